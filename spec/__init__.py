@@ -1,5 +1,5 @@
 """The executable specification: the market's contracts as pure functions from one state to the next.
 
-For tests, the simulation and the reader. Nothing that ships imports it (import rule), and every rule in it is
-tested against the deployed contracts (``tests/twin``).
+Used by tests, the simulation and readers. An import rule keeps it out of everything that ships, and
+``tests/twin`` tests each of its rules against the deployed contracts.
 """

@@ -1,8 +1,8 @@
 """Seeds, draws and votes (docs/protocol.md, sections 4.5 to 4.7).
 
 Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Attestations refuses, for the
-same reason. A claim that a rewind has overtaken may still be seeded and voted on, but never accepted; `void`
-gives everything locked for it back.
+same reason. A claim that a rewind has overtaken may still get a seed and votes, but it is never accepted;
+`void` unlocks everything that is locked for it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from spec.refusal import require
 from spec.weights import line
 
 TRIES = 4
-"""Accounts looked at for each seat, beside those that may not have it."""
+"""Maximum number of accounts tried for each seat, besides those that are excluded."""
 SEED_PATIENCE = 128
-"""Blocks for which a seed has to come with its block's header."""
+"""Number of blocks for which recording a seed requires its block's header."""
 
 
 def record_seed(market: MarketState, event: RecordSeed, by: Address, now: Moment) -> MarketState:
-    """Record the seed and draw the verifiers, or wait for another block if the hash is gone.
+    """Records the seed and draws the verifiers; names a later block if the hash is no longer available.
 
     Refused: WrongClaim, WrongPhase, SeedUnavailable, NotStanding, HeaderAwaited, WrongHeader, NoRandao.
     """
@@ -46,7 +46,7 @@ def record_seed(market: MarketState, event: RecordSeed, by: Address, now: Moment
 
 
 def _randomness(event: RecordSeed, seed_block: int, now: Moment) -> bytes:
-    """RANDAO's value, or the block's hash where nobody has brought a header for long enough."""
+    """RANDAO's value, or the block's hash if nobody has brought the header for long enough."""
     if event.header is None:
         require(now.block > seed_block + SEED_PATIENCE, "HeaderAwaited")
         return event.block_hash
@@ -56,7 +56,10 @@ def _randomness(event: RecordSeed, seed_block: int, now: Moment) -> bytes:
 
 
 def vote(market: MarketState, event: Vote, by: Address, now: Moment) -> MarketState:
-    """Vote. Refused: WrongClaim, WrongPhase, TooLate, WrongSeed, NotDrawn, AlreadyVoted, WrongTraces."""
+    """Casts a vote.
+
+    Refused: WrongClaim, WrongPhase, TooLate, WrongSeed, NotDrawn, AlreadyVoted, WrongTraces.
+    """
     state = market.claims.get(event.claim_id)
     require(state is not None, "WrongClaim")
     assert state is not None
@@ -73,7 +76,8 @@ def vote(market: MarketState, event: Vote, by: Address, now: Moment) -> MarketSt
 
 
 def abstain(market: MarketState, event: Abstain, by: Address, now: Moment) -> MarketState:
-    """Give a seat up: its stake is free. In time, but for a claim that can come to nothing.
+    """Gives a seat up and unlocks its stake. Has a deadline, except for a claim that can no longer be
+    accepted.
 
     Refused: WrongClaim, WrongPhase, TooLate, NotDrawn, AlreadyVoted.
     """
@@ -86,14 +90,14 @@ def abstain(market: MarketState, event: Abstain, by: Address, now: Moment) -> Ma
 
 
 def _empty_seat(state: ClaimState, by: Address) -> Ballot:
-    """The verifier's, with which it has done nothing yet."""
+    """The verifier's seat, in which it has neither voted nor abstained."""
     ballot = ballot_of(state, by)
     require(ballot.silent, "AlreadyVoted")
     return ballot
 
 
 def tally(market: MarketState, event: Tally, by: Address, now: Moment) -> MarketState:
-    """Fine the silent, call others to the empty seats, or accept (rule 4.7).
+    """Fines silent verifiers, fills the empty seats or accepts the claim (rule 4.7).
 
     Refused: WrongClaim, WrongPhase, NotDue, NotStanding.
     """
@@ -110,7 +114,7 @@ def tally(market: MarketState, event: Tally, by: Address, now: Moment) -> Market
 
 
 def _called(market: MarketState, claim_id: ClaimId, now: Moment) -> MarketState | None:
-    """With others called to the empty seats; None if there are none, or nobody may be or can be called."""
+    """The claim with other verifiers in the empty seats; None if no seat is empty or nobody can fill one."""
     state = market.claims[claim_id]
     status, terms = state.status, market.jobs[state.claim.job_id].terms
     if status.shown >= terms.verifiers or status.calls == MAX_CALLS:
@@ -133,8 +137,10 @@ def ballot_of(state: ClaimState, verifier: Address) -> Ballot:
 def _seated(
     market: MarketState, claim_id: ClaimId, state: ClaimState, seed: bytes, count: int, now: Moment
 ) -> MarketState:
-    """With `count` more verifiers drawn among the class's subscribers, the stake of each locked; who cannot
-    lock it, the claimant and who was drawn before are passed over (rule 4.5.2)."""
+    """The claim with `count` more verifiers drawn among the class's subscribers, the stake of each locked.
+
+    Skips the claimant, everybody drawn before, and accounts that cannot lock the stake (rule 4.5.2).
+    """
     terms = market.jobs[state.claim.job_id].terms
     others = {state.claim.claimant, *state.drawn}
     tries = TRIES * count + len(state.drawn) + 1

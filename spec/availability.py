@@ -1,7 +1,7 @@
-"""Availability: named pieces of a committed state, shown on demand (docs/protocol.md 7.3; the pure twin).
+"""Availability: named leaves of a committed state, shown on demand (docs/protocol.md 7.3).
 
-Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Availability refuses, for
-the same reason. An open demand counts as a game on its claim.
+The pure twin of the Availability contract. Contract: pure functions ``(market, event, by, now) -> market``
+that refuse what Availability refuses, for the same reason. An open demand counts as a game on its claim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spec.settlement import lost_bond
 
 
 def demand(market: MarketState, event: Demand, by: Address, now: Moment) -> MarketState:
-    """Ask for pieces of a state.
+    """Demands leaves of a state.
 
     Refused: WrongClaim, WrongPhase, NotStanding, WindowClosed, NoSuchSegment, WrongState, WrongPlaces,
     NoSuchSlot, InsufficientBalance.
@@ -48,7 +48,7 @@ def demand(market: MarketState, event: Demand, by: Address, now: Moment) -> Mark
 
 
 def supply(market: MarketState, event: Supply, by: Address, now: Moment) -> MarketState:
-    """Show all named pieces: half of the bond is burnt, the rest is the claimant's.
+    """Shows all demanded leaves; half of the bond is burnt, the claimant gets the rest.
 
     Refused: NoSuchDemand, WrongDemand, WrongClaim, TooLate, WrongCount, BadProof.
     """
@@ -70,8 +70,10 @@ def supply(market: MarketState, event: Supply, by: Address, now: Moment) -> Mark
 
 
 def expire(market: MarketState, event: ExpireDemand, by: Address, now: Moment) -> MarketState:
-    """Time is up: the claim falls, if it has not ended. Refused: NoSuchDemand, WrongDemand, WrongClaim,
-    NotDue."""
+    """Convicts the claim of an unanswered demand, unless the claim has ended.
+
+    Refused: NoSuchDemand, WrongDemand, WrongClaim, NotDue.
+    """
     made = _open(market, event)
     require(market.passed(made.deadline, now), "NotDue")
     market, _ = _close(market, event.demand_id, made, True, now)
@@ -92,7 +94,7 @@ def _open(market: MarketState, event: Supply | ExpireDemand) -> Asked:
 def _close(
     market: MarketState, demand_id: int, made: Asked, withheld: bool, now: Moment
 ) -> tuple[MarketState, bool]:
-    """Off the books; also whether the claim had not ended."""
+    """Removes a demand; also returns whether its claim had not ended."""
     market = replace(market, demands={i: d for i, d in market.demands.items() if i != demand_id})
     state = market.claims[made.claim_id]
     state = state.with_status(open_games=state.status.open_games - 1)

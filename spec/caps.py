@@ -1,8 +1,8 @@
-"""What an owner lets its operator lock (docs/protocol.md 7.1.1; the Caps contract's pure twin).
+"""Caps on what an operator may lock or lose for its owner (docs/protocol.md 7.1.1).
 
-Contract: what fines and convictions take stays counted as if it were locked. Each owner that caps an account
-begins a tenure, in which nothing is named, used or lost yet; what another has set who owned it before counts
-for nothing once its new owner has capped it. Amounts are below 2^96.
+The pure twin of the Caps contract. Contract: amounts taken by fines and convictions stay counted, as if they
+were locked. Each owner that caps an account begins a tenure, with no names, use or losses. Caps of an earlier
+owner end once the new owner caps the account. Amounts are below 2^96.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from spec.ledger import NOTHING
 
 @dataclass(frozen=True)
 class Tenure:
-    """One owner's caps of an account in a role, and what was used and lost under them."""
+    """One owner's caps of an account in one role, and the amounts used and lost under them."""
 
     all: Wei = NOTHING
-    """May be locked or lost."""
+    """Maximum that may be locked or lost."""
     others: Wei = NOTHING
-    """Of that, for all clients without a name together."""
+    """Maximum for all unnamed clients together."""
     lost: Wei = NOTHING
     named: Mapping[Address, Wei] = field(default_factory=dict)
-    """Caps of clients with one of their own."""
+    """Maximum for each named client."""
     used: Mapping[Address, Wei] = field(default_factory=dict)
-    """Locked or lost, by client."""
+    """Amount locked or lost, by client."""
 
     def most(self, client: Address) -> Wei:
-        """The cap that a client's jobs fall under."""
+        """The cap that applies to a client's jobs."""
         return self.named.get(client, self.others)
 
     def used_by(self, client: Address) -> Wei:
-        """What is locked or lost under that cap."""
+        """The amount locked or lost under that cap."""
         if client in self.named:
             return self.used.get(client, NOTHING)
         return Wei(sum(amount for whom, amount in self.used.items() if whom not in self.named))
 
     def room(self, client: Address, locked: Wei) -> Wei:
-        """What may still be locked for a client's jobs by an account that has `locked` so much."""
+        """The amount that an account which has `locked` so much may still lock for a client's jobs."""
         left = min(self.all - locked - self.lost, self.most(client) - self.used_by(client))
         return Wei(max(left, 0))
 
     def using(self, client: Address, amount: Wei) -> Tenure:
-        """After a lock."""
+        """The tenure after a lock."""
         return replace(self, used={**self.used, client: Wei(self.used.get(client, 0) + amount)})
 
     def given_back(self, client: Address, amount: Wei) -> Tenure:
-        """After a lock's end; what was locked before the tenure was never counted."""
+        """The tenure after an unlock. Locks from before the tenure were never counted."""
         counted = self.used.get(client, NOTHING)
         return replace(self, used={**self.used, client: Wei(counted - min(amount, counted))})
 
     def losing(self, client: Address, amount: Wei) -> Tenure:
-        """After a fine or a conviction in one of the client's jobs."""
+        """The tenure after a fine or a conviction in one of the client's jobs."""
         return replace(self.using(client, amount), lost=Wei(self.lost + amount))
 
 
@@ -62,29 +62,29 @@ class Caps:
     """The caps of one account in one role."""
 
     owner: Address = ZERO_ADDRESS
-    """Whose tenure the last one is."""
+    """Owner whose tenure is the last one."""
     tenures: tuple[Tenure, ...] = ()
     in_force: int = -1
-    """Number of the tenure that counts; none before the first `capped`."""
+    """Number of the tenure in force; none before the first `capped`."""
 
     @property
     def tenure(self) -> Tenure | None:
-        """The tenure in force; None: nothing is capped and nothing counted."""
+        """The tenure in force, or None: nothing is capped or counted."""
         return None if self.in_force < 0 else self.tenures[self.in_force]
 
     def with_tenure(self, tenure: Tenure) -> Caps:
-        """With the tenure in force replaced."""
+        """The caps with the tenure in force replaced."""
         tenures = (*self.tenures[: self.in_force], tenure, *self.tenures[self.in_force + 1 :])
         return replace(self, tenures=tenures)
 
     def capped(self, owner: Address, most: Wei, others: Wei) -> Caps:
-        """By the account's owner: its caps are in force from now on."""
+        """Sets the owner's caps, which are in force from now on."""
         own = self._of(owner)
         changed = replace(own.tenures[-1], all=most, others=others)
         return replace(own, tenures=(*own.tenures[:-1], changed), in_force=len(own.tenures) - 1)
 
     def naming(self, owner: Address, client: Address, most: Wei) -> Caps:
-        """By the account's owner, in its own tenure: one client's cap."""
+        """Sets one client's cap in the owner's own tenure."""
         own = self._of(owner)
         last = own.tenures[-1]
         changed = replace(last, named={**last.named, client: most})

@@ -1,7 +1,7 @@
-"""Challenges: findings, bonds, games and their verdicts (docs/protocol.md, sections 4.4, 5.3 and 6.2).
+"""Findings, bonds, games and their verdicts (docs/protocol.md, sections 4.4, 5.3 and 6.2).
 
 Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Challenges, Court and
-Convictions refuse, for the same reason. The moves inside a game are ``spec.game``'s.
+Convictions refuse, for the same reason. ``spec.game`` has the moves inside a game.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from spec.settlement import lost_bond
 
 
 def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> MarketState:
-    """Dispute one segment of a claim.
+    """Disputes one segment of a claim.
 
     Refused: NoDifference, NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding,
     WindowClosed, BadProof, InsufficientBalance.
@@ -63,7 +63,7 @@ def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> Mar
 
 
 def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) -> MarketState:
-    """Dispute one sample of a valid vote.
+    """Disputes one sample of a valid vote.
 
     Refused: NoSuchJob, WrongSample, WrongClaim, WrongPhase, NotStanding, WindowClosed, NotDrawn, NoSuchVote,
     NotAnnounced, TooSoon, BadProof, InsufficientBalance.
@@ -91,7 +91,7 @@ def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) ->
 
 
 def prove_vote(market: MarketState, event: ProveVote, by: Address, now: Moment) -> MarketState:
-    """Convict at once a valid vote whose own trace gives another state than the claim has (rule 5.5).
+    """Convicts at once a valid vote whose own trace gives another state than the claim (rule 5.5).
 
     Refused: NotAnnounced, TooSoon, NoSuchJob, WrongSample, WrongClaim, WrongPhase, NotStanding, WindowClosed,
     NotDrawn, NoSuchVote, BadProof, NoDifference.
@@ -121,14 +121,14 @@ def prove_vote(market: MarketState, event: ProveVote, by: Address, now: Moment) 
 
 
 def _is_output(program: ProgramRef, slot: int, tensor: bytes, said: VoteProof) -> bool:
-    """Whether, by the trace, the slot's next value is the tensor of that root."""
+    """True if the trace gives the slot's next value as the tensor with this root."""
     first, output = 1 + program.nodes, trees.leaf(said.ref.to_bytes(4, "big"))
     named = trees.verify(program.root, first + program.slots, first + slot, output, said.ref_proof)
     return named and trees.verify(said.trace_root, program.nodes, said.ref, tensor, said.node_proof)
 
 
 def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) -> MarketState:
-    """Make the claimant open its input state's tree.
+    """Makes the claimant open the tree of its input state.
 
     Refused: NoDifference, NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding,
     WindowClosed, InsufficientBalance.
@@ -146,7 +146,7 @@ def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) 
 
 
 def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Moment) -> MarketState:
-    """Convict at once a claim whose input is not what it must be, and its valid votes (rules 4.4 and 5.1).
+    """Convicts at once a claim with a wrong input, and its valid votes (rules 4.4 and 5.1).
 
     Refused: NotAnnounced, TooSoon, NoSuchJob, BadProof, WrongSource, NoDifference, WrongClaim, WrongPhase,
     NotStanding, WindowClosed.
@@ -169,7 +169,7 @@ def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Mo
 
 
 def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketState:
-    """One move of a game. Refused: WrongGame, and what ``spec.game.play`` refuses."""
+    """Makes one move of a game. Refused: WrongGame, and what ``spec.game.play`` refuses."""
     challenge = market.games.get(event.game_id)
     require(challenge is not None and challenge.game == event.game, "WrongGame")
     assert challenge is not None
@@ -181,7 +181,7 @@ def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketSt
 
 
 def challengeable(market: MarketState, claim: Claim, now: Moment) -> tuple[ClaimId, ClaimState]:
-    """Has neither ended, nor been overtaken by a rewind, and is not past its challenge window."""
+    """Requires that the claim has not ended, no rewind has overtaken it, and its challenge window is open."""
     claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
     require(not market.is_stale(state), "NotStanding")
@@ -190,8 +190,11 @@ def challengeable(market: MarketState, claim: Claim, now: Moment) -> tuple[Claim
 
 
 def _provable(market: MarketState, claim: Claim, now: Moment, *, certain: bool) -> tuple[ClaimId, ClaimState]:
-    """Challengeable; or a game on it is open: then its window may be over, and a rewind may even have
-    overtaken it if nothing that the proof compares it with can have changed since its commit."""
+    """Requires that the claim is challengeable, or that a game on it is open.
+
+    With an open game its window may be over. A rewind may even have overtaken it, if what the proof compares
+    it with cannot have changed since its commit.
+    """
     claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
     if state.status.open_games == 0:
@@ -203,7 +206,7 @@ def _provable(market: MarketState, claim: Claim, now: Moment, *, certain: bool) 
 def _answering_vote(
     market: MarketState, claim: Claim, verifier: Address, now: Moment
 ) -> tuple[ClaimId, ClaimState, Ballot]:
-    """A valid vote that stands, on a claim that may be challenged, or that fell not long ago."""
+    """A valid vote that stands, on a claim that may be challenged or that fell recently enough."""
     claim_id, state = market.known(claim)
     if state.status.phase == Phase.CONVICTED:
         _require_window(market, state, now)
@@ -215,8 +218,11 @@ def _answering_vote(
 
 
 def _require_window(market: MarketState, state: ClaimState, now: Moment) -> None:
-    """A claim that waits for votes may be challenged as long as it does; one that is left out, and the votes
-    on one that fell, for challengeWindow."""
+    """Requires an open challenge window.
+
+    A claim that waits for votes may be challenged all that time. A claim that was left out, and votes on one
+    that fell, may be challenged for challengeWindow.
+    """
     if state.pending and market.stands(state, now.time):
         return
     terms = market.jobs[state.claim.job_id].terms
@@ -226,12 +232,12 @@ def _require_window(market: MarketState, state: ClaimState, now: Moment) -> None
 
 
 def _on_claim(market: MarketState, game: Game, found: Found) -> Challenge:
-    """A game about the claim itself, and whose finding it is about."""
+    """A game about the claim itself, with its finding."""
     return Challenge(replace(game, found=market.deployment.keccak(words(found))), ZERO_ADDRESS, found)
 
 
 def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Address, now: Seconds) -> Game:
-    """A game on steps of the claim's own program, from the first step of the segment; the roots follow."""
+    """A game on steps of the claim's own program, from the segment's first step; the roots follow."""
     require(segment < terms.segments_of(claim.kind), "BadProof")
     located = locate(terms.loops_of(claim.kind), segment, claim.shard)
     program, steps = terms.program(claim.kind, located.number), located.loop.segment_steps
@@ -283,8 +289,11 @@ def _start(
 def _source_of(
     market: MarketState, event: ProveBinding, terms: Terms, now: Seconds
 ) -> tuple[tuple[bytes, int, int], bool]:
-    """Where the slot must come from: a root, the slot in it, and its number of slots (rule 4.4). Also whether
-    that was so when the claim was committed: no task is absent, and the source was there before."""
+    """Source of an input slot: its root, the slot in it, and its number of slots (rule 4.4).
+
+    Also returns whether that was the source when the claim was committed: no task is missing, and the source
+    was committed before.
+    """
     claim, absent = event.claim, False
 
     def current(place: Place) -> ClaimId | None:
@@ -314,8 +323,11 @@ def _same(market: MarketState, source: Claim | None, claim_id: ClaimId | None) -
 
 
 def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Moment) -> MarketState:
-    """A game is over. If what it was about has meanwhile ended otherwise, the bond goes back (rule 5.3); so
-    it does if it was about an input whose source a rewind may have taken."""
+    """The market after a decided game.
+
+    The bond is refunded if the disputed claim or vote has meanwhile ended otherwise (rule 5.3), or if the
+    game was about an input whose source a rewind may have removed.
+    """
     challenge = market.games[game_id]
     market = replace(market, games={i: c for i, c in market.games.items() if i != game_id})
     claim_id, challenger = challenge.game.claim_id, challenge.game.challenger

@@ -1,7 +1,7 @@
-"""Leaves of a state, proven up to its root (the Chunks library's pure twin).
+"""Leaves of a state, proven up to its root (the pure twin of the Chunks library).
 
-Contract: pure. How many leaves a slot has, and how many bytes each, says the program's ``state(slot)`` node,
-never the proof.
+Contract: pure. The program's ``state(slot)`` node gives the number and size of a slot's leaves, never the
+proof.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ class Leaf:
     leaves: int
 
     def tensor_root(self, data: bytes, proof: Sequence[bytes], key: bytes = b"") -> bytes | None:
-        """Root of the tensor that the leaf's bytes and siblings give; None if they are too many or too
-        few."""
+        """Root of the tensor that the leaf's bytes and siblings give; None if their number is wrong."""
         if len(proof) != trees.depth(self.leaves):
             return None
         return trees.fold(trees.keyed_leaf(key, data) if key else trees.leaf(data), self.index, proof)
@@ -33,7 +32,7 @@ class Leaf:
 def leaf_of(
     root: bytes, program: ProgramRef, place: StateLeaf, chunk: Chunk, arithmetic: Arithmetic
 ) -> Leaf | None:
-    """Which leaf of its slot the chunk is; None if it is not below the state's root."""
+    """Which leaf of its slot the chunk is; None if the state's root does not contain it."""
     encodings = 1 + program.nodes + program.slots
     node = trees.leaf(chunk.node)
     if not trees.verify(program.root, encodings, 1 + place.slot, node, chunk.node_proof):

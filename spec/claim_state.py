@@ -1,7 +1,6 @@
-"""A claim, where it stands, and its votes.
+"""A claim with its status and votes.
 
-Contract: values are never changed in place. Whether a claim stands in its job is asked of the market
-(``spec.market_state``).
+Contract: values are never changed in place. ``spec.market_state`` says whether a claim stands in its job.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LIVE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
 class Said(IntEnum):
-    """What a drawn verifier has voted."""
+    """A drawn verifier's vote."""
 
     NOTHING = 0
     VALID = 1
@@ -41,8 +40,8 @@ class Said(IntEnum):
 
 @dataclass(frozen=True)
 class Ballot:
-    """One drawn verifier's vote. `gone`: the seat is over and nothing is locked for it: abstained, fined,
-    fallen, or paid and freed."""
+    """One seat. `gone`: the seat has ended and nothing is locked for it: abstained, fined, convicted or
+    freed."""
 
     verifier: Address
     said: Said = Said.NOTHING
@@ -51,84 +50,83 @@ class Ballot:
 
     @property
     def silent(self) -> bool:
-        """Whether it has neither voted nor ended."""
+        """True if the verifier has not voted and the seat has not ended."""
         return not self.gone and self.said == Said.NOTHING
 
     @property
     def stands(self) -> bool:
-        """Whether it has voted, and its stake still answers for that."""
+        """True if the verifier has voted, and its stake is still locked for the vote."""
         return not self.gone and self.said != Said.NOTHING
 
     @property
     def valid(self) -> bool:
-        """Whether its vote is valid and stands."""
+        """True if the vote is valid and stands."""
         return not self.gone and self.said == Said.VALID
 
     @property
     def vote(self) -> Vote:
-        """As ``ITasks.votes`` shows it."""
+        """The vote as ``ITasks.votes`` returns it."""
         return Vote(self.verifier, self.said != Said.NOTHING, self.valid, self.gone, self.traces_root)
 
 
 @dataclass(frozen=True)
 class ClaimState:
-    """A claim, where it stands, and its votes: `ballots` by verifier, `drawn` in the order of the seats."""
+    """A claim with its status and votes: `ballots` by verifier, `drawn` in the order of the seats."""
 
     claim: Claim
     status: ClaimStatus
     drawn: tuple[Address, ...] = ()
     reward: Wei = NOTHING
-    """Of a convicted claim: what waits until it is known whose finding is the truth (rule 5.4)."""
+    """Reward of a convicted claim that waits for its true finding (rule 5.4)."""
     winner: Address = ZERO_ADDRESS
-    """Who convicted it, while its reward waits."""
+    """Account that convicted it, while its reward waits."""
     kept: tuple[Found, ...] = ()
-    """Findings whose games are over since, in that order."""
+    """Findings whose games have ended since, in that order."""
     gone: bool = False
-    """While its reward waits: whether the job went on without the claim when it fell."""
+    """While its reward waits: whether the job had continued without the claim when it fell."""
     overtaken: bool = False
-    """Of a convicted claim: whether a rewind had overtaken it before, until `freeSeats`."""
+    """Of a convicted claim, until `freeSeats`: whether a rewind had overtaken it before."""
     overtaker: int | None = None
-    """Which rewind that was, if it set something aside for the claim."""
+    """Number of that rewind, if it set compensation aside for the claim."""
     ballots: Mapping[Address, Ballot] = field(default_factory=dict)
 
     @property
     def live(self) -> bool:
-        """Whether it has not ended."""
+        """True if the claim has not ended."""
         return self.status.phase in LIVE
 
     @property
     def pending(self) -> bool:
-        """Whether it waits to be accepted."""
+        """True if the claim has yet to be accepted."""
         return self.status.phase in (Phase.COMMITTED, Phase.SEEDED)
 
     def seats(self) -> list[Ballot]:
-        """The ballots in the order of the seats."""
+        """Ballots in the order of the seats."""
         return [self.ballots[verifier] for verifier in self.drawn]
 
     def held(self) -> list[Ballot]:
-        """Those that have not ended."""
+        """Ballots whose seats have not ended."""
         return [ballot for ballot in self.seats() if not ballot.gone]
 
     def silent(self) -> list[Ballot]:
-        """Those that have neither voted nor ended."""
+        """Ballots of verifiers that have not voted and whose seats have not ended."""
         return [ballot for ballot in self.seats() if ballot.silent]
 
     def voted(self) -> list[Ballot]:
-        """Those whose votes stand."""
+        """Ballots whose votes stand."""
         return [ballot for ballot in self.seats() if ballot.stands]
 
     def window_end(self, terms: Terms) -> Seconds:
-        """Of an accepted claim: until when it may be challenged; later where not every seat's vote stands
-        valid (rule 4.7)."""
+        """End of an accepted claim's window; later if a seat has no valid standing vote (rule 4.7)."""
         attested = self.claim.kind == Kind.OUTER or self.status.valid == terms.verifiers
         return Seconds(self.status.since + (1 if attested else 2) * terms.challenge_window)
 
     def with_status(self, **changes: Any) -> ClaimState:
-        """With some fields of its status replaced."""
+        """The claim with some fields of its status replaced."""
         return replace(self, status=replace(self.status, **changes))
 
     def with_ballot(self, ballot: Ballot) -> ClaimState:
-        """With one ballot replaced or added, and counted."""
+        """The claim with one ballot replaced or added, and counted."""
         ballots = {**self.ballots, ballot.verifier: ballot}
         shown = sum(each.stands for each in ballots.values())
         valid = sum(each.valid for each in ballots.values())
@@ -136,7 +134,7 @@ class ClaimState:
         return replace(self, ballots=ballots, drawn=drawn).with_status(shown=shown, valid=valid)
 
     def without(self, ballots: Iterable[Ballot]) -> ClaimState:
-        """With these seats over."""
+        """The claim with these seats ended."""
         state = self
         for ballot in ballots:
             state = state.with_ballot(replace(ballot, gone=True))

@@ -32,17 +32,16 @@ from spec.stakes import Funds
 
 
 def worth(claim: Claim, terms: Terms) -> Wei:
-    """What a claim costs the client at most: its price, and a fee for each seat of its draw."""
+    """Most that a claim can cost the client: its price, and a fee for each seat of its draw."""
     fees = terms.verifiers * terms.verifier_fee if claim.kind == Kind.TASK else 0
     return Wei(claim.price + fees)
 
 
 def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> MarketState:
-    """Commit a task or an outer claim.
+    """Commits a task or an outer claim.
 
     Refused: NoSuchJob, BadSegments, PlaceTaken, NotHolder, WrongInput, NoSuchShard, JobEnded, WrongRound,
-    PipelineFull, TooLate, RoundIncomplete, NotDue, OuterReserved, RewoundSince, InsufficientStake,
-    BeyondCap.
+    PipelineFull, TooLate, RoundIncomplete, NotDue, OuterReserved, RewoundSince, InsufficientStake, BeyondCap.
     """
     given = event.claim
     job = market.job(given.job_id)
@@ -85,7 +84,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
 
 
 def _with_slice(job: Job, before: int, now: Moment) -> Job:
-    """The job with a slice more than so many: the first fixes its round's tasks, the last closes it."""
+    """The job with one more slice; the first fixes its round's tasks, the last closes the round."""
     if before == 0:
         closings = (*job.closings, Closing(job.round, job.rewinds_so_far))
         job = replace(job, closings=closings, accepted_at=now.time)
@@ -95,7 +94,7 @@ def _with_slice(job: Job, before: int, now: Moment) -> Job:
 
 
 def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> MarketState:
-    """Pay a claim whose window is over, and its valid votes; fine the invalid ones.
+    """Pays a claim whose window is over, and its valid votes; fines the invalid ones.
 
     Refused: WrongClaim, WrongPhase, GamesOpen, NotDue, NotStanding, EarlierUnsettled.
     """
@@ -112,7 +111,7 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
     funds = freed(funds, valid, terms)
     for ballot in valid:
         funds = funds.moved(escrow(claim.job_id), free(ballot.verifier), terms.verifier_fee)
-    # What the others called invalid was not.
+    # The claim stands, so its invalid votes are wrong.
     funds = fined(funds, [ballot for ballot in state.held() if not ballot.valid], terms)
     market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.SETTLED))
     if claim.kind == Kind.TASK:
@@ -120,21 +119,21 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
     slices = market.slices(claim.job_id, claim.round)
     if sum(each.status.phase == Phase.SETTLED for each in slices) < terms.slices:
         return market
-    # A pipeline that was full starts again now, and with it the clock of the tasks that it held up.
+    # A full pipeline is free again, and the deadlines of the tasks that it blocked start now.
     round_start = now.time if job.pipeline_full else job.round_start
     done = replace(job, settled_rounds=claim.round + 1, round_start=round_start)
     return market.with_job(claim.job_id, done)
 
 
 def freed(funds: Funds, ballots: Iterable[Ballot], terms: Terms) -> Funds:
-    """With the stakes of these seats unlocked."""
+    """The funds with the stakes of these seats unlocked."""
     for ballot in ballots:
         funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake, terms.client)
     return funds
 
 
 def fined(funds: Funds, ballots: Sequence[Ballot], terms: Terms) -> Funds:
-    """With missPenalty of each of these seats' stakes burnt, and the rest unlocked."""
+    """The funds with missPenalty of each of these seats' stakes burnt, and the rest unlocked."""
     funds = freed(funds, ballots, terms)
     for ballot in ballots:
         funds = funds.fined(ballot.verifier, Role.VERIFIER, terms.miss_penalty, terms.client)
@@ -142,7 +141,7 @@ def fined(funds: Funds, ballots: Sequence[Ballot], terms: Terms) -> Funds:
 
 
 def _segments_root(event: Commit, segments: int) -> bytes:
-    """The root over the states at segment ends, which lead from the claim's input to its output."""
+    """Root over the states at segment ends, which lead from the claim's input to its output."""
     claim, roots = event.claim, event.roots
     require(len(roots) == segments + 1, "BadSegments")
     require(roots[0] == claim.input_root and roots[-1] == claim.output_root, "BadSegments")
@@ -158,8 +157,8 @@ def _task_price(market: MarketState, job: Job, claim: Claim, by: Address, now: M
     require(claim.round == job.round, "WrongRound")
     require(not job.pipeline_full, "PipelineFull")
     require(not any(market.slices(claim.job_id, job.round)), "TooLate")
-    # Later than taskTime: where something was in dispute, or for who has the shard since then; not once the
-    # round can be closed.
+    # After taskTime only where a dispute was open or the holder took the shard since then, and the round
+    # cannot be closed.
     due = market.deadline(claim.job_id, claim.shard, now.time)
     in_time = now.time <= job.round_start + terms.task_time
     late = market.passed(due, now) or market.closable(claim.job_id, now.time)
@@ -182,7 +181,7 @@ def _check_outer(market: MarketState, job: Job, claim: Claim, by: Address, now: 
 
 
 def _check_order(market: MarketState, job: Job, claim: Claim) -> None:
-    """Tasks of r, slices of r, tasks of r + 1, and so on (rule 4.8)."""
+    """Checks the order of settlement: tasks of round r, its slices, tasks of r + 1 (rule 4.8)."""
     require(claim.round == job.settled_rounds, "EarlierUnsettled")
     if claim.kind == Kind.OUTER:
         tasks = market.tasks(claim.job_id, claim.round)

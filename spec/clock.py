@@ -1,7 +1,6 @@
-"""A job's clock: who holds its shards, which round it is in, what rewinds and closings there were.
+"""A job's holders of shards, present round, rewinds and closed rounds.
 
-Contract: values are never changed in place. What follows from the claims is asked of these
-(``spec.market_state``).
+Contract: values are never changed in place. ``spec.market_state`` derives the rest from the claims.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ NEVER = Seconds(0)
 
 @dataclass(frozen=True)
 class Shard:
-    """Who holds a shard (ZERO_ADDRESS: nobody), and since when it was open when nobody did."""
+    """A shard's holder (ZERO_ADDRESS: none), and since when it has been held or open."""
 
     opened_at: Seconds
     solver: Address = ZERO_ADDRESS
@@ -33,13 +32,13 @@ class Rewind:
     position: int
     convict: Address
     left: Wei
-    """Of what was set aside for the claims that it has overtaken."""
+    """Compensation set aside for the claims that it overtook."""
 
 
 @dataclass(frozen=True)
 class Closing:
-    """A round's tasks were fixed by its first outer claim, after so many rewinds: without those not accepted
-    by then."""
+    """A round whose tasks its first outer claim fixed, after so many rewinds, without those not accepted by
+    then."""
 
     round: int
     rewinds: int
@@ -47,8 +46,8 @@ class Closing:
 
 @dataclass(frozen=True)
 class Job:
-    """A job's clock. Rounds after `last_round` do not begin. `accepted_at`: the last acceptance, or the first
-    slice."""
+    """A job's clock. No round after `last_round` begins. `accepted_at`: time of the last acceptance, or of
+    the first slice."""
 
     terms: Terms
     last_round: int
@@ -63,41 +62,42 @@ class Job:
     closings: tuple[Closing, ...] = ()
     accepted_at: Seconds = NEVER
     quiet_since: Seconds = NEVER
-    """When the last game or demand on one of its claims was over."""
+    """When the last game or demand on one of its claims ended."""
 
     @property
     def rewinds_so_far(self) -> int:
-        """Rewinds so far."""
+        """Number of rewinds so far."""
         return len(self.rewinds)
 
     @property
     def begun(self) -> bool:
-        """Whether the present round is one of the job's."""
+        """True if the present round is one of the job's."""
         return not self.closed and self.round <= self.last_round
 
     @property
     def pipeline_full(self) -> bool:
-        """Whether no task can be committed before a round is settled (rule 4.3)."""
+        """True if no task can be committed before a round is settled (rule 4.3)."""
         return self.round - self.settled_rounds >= self.terms.max_unsettled
 
     @property
     def grace_end(self) -> Seconds:
-        """Until when the present round waits for what is in dispute, before it fines (rule 4.3.3)."""
+        """End of the time in which the present round waits for disputes before it fines (rule 4.3.3)."""
         return Seconds(self.round_start + GRACE_MOVES * self.terms.move_time)
 
     @property
     def stragglers_end(self) -> Seconds:
-        """When the stragglers' time of the present round is over (rule 4.3.1)."""
+        """End of the stragglers' time in the present round (rule 4.3.1)."""
         return Seconds(self.round_start + self.terms.task_time + self.terms.straggler_time)
 
     @property
     def waits_until(self) -> Seconds:
-        """Until when the present round waits for all of its tasks, if it has enough of them (rule 4.3.1)."""
+        """End of the time in which the present round waits for all of its tasks, if it has enough (rule
+        4.3.1)."""
         late = self.accepted_at > self.stragglers_end
         return Seconds(self.accepted_at + self.terms.vote_time) if late else self.stragglers_end
 
     def is_stale(self, claim: Claim) -> bool:
-        """Whether a rewind has overtaken the claim (rule 5.2)."""
+        """True if a rewind has overtaken the claim (rule 5.2)."""
         at = position(claim.kind, claim.round)
         return is_stale(at, claim.rewinds, [rewind.position for rewind in self.rewinds])
 

@@ -1,8 +1,8 @@
-"""What falls and what falls with it: convictions, rewinds, compensation (docs/protocol.md, section 5).
+"""Convictions, rewinds and compensation (docs/protocol.md, section 5).
 
-Contract: pure; every unit that a conviction takes is burnt, paid to the challenger, or set aside for those
-whose work the rewind wastes, or kept for votes; what is set aside or kept is paid out or burnt by the last
-`void` or `free_seats`.
+Contract: pure. Every unit that a conviction takes is burnt, paid to the challenger, set aside for those whose
+work the rewind wastes, or kept for votes. The last `void` or `free_seats` pays out or burns what was set
+aside or kept.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def convicted(
     now: Moment,
     guilty: Sequence[Ballot] = (),
 ) -> MarketState:
-    """The claim falls, and with it the `guilty` votes that the proof has shown to be false (rules 5.1, 5.2
-    and 5.4). If a rewind has overtaken it, or it is left out, the job does not go back, and no claim of its
-    place will tell who was right.
+    """The market after a claim falls, with the `guilty` votes that the proof shows to be false (5.1, 5.2,
+    5.4).
 
-    The winner's own game is no longer in `market.games`.
+    If a rewind has overtaken the claim, or it was left out, the job is not rewound, and no claim of its place
+    will show which finding is true. The winner's own game has already left `market.games`.
     """
     state = market.claims[claim_id]
     claim, job = state.claim, market.jobs[state.claim.job_id]
@@ -54,7 +54,7 @@ def convicted(
         funds = market.funds
     fallen = fallen.with_status(phase=Phase.CONVICTED, since=now.time)
     fallen = replace(fallen, overtaken=overtaken, overtaker=_overtaker(market, state) if overtaken else None)
-    if market.findings(claim_id):  # others may have been right, too
+    if market.findings(claim_id):  # other findings may have been true, too
         fallen = replace(fallen, reward=verdict.reward, winner=challenger, gone=not goes_back)
     else:
         funds = funds.moved(SEIZED, free(challenger), verdict.reward)
@@ -69,8 +69,11 @@ def convicted(
 def convicted_ballot(
     market: MarketState, claim_id: ClaimId, ballot: Ballot, challenger: Address
 ) -> MarketState:
-    """A vote falls (rule 5.5): it no longer counts and is not paid; acceptance already given stands. Of a
-    fallen claim's vote also the fee is burnt, which was kept for it."""
+    """The market after a vote falls (rule 5.5): it is no longer counted or paid; acceptance already given
+    stands.
+
+    If its claim has fallen, the fee that was kept for the vote is burnt.
+    """
     state = market.claims[claim_id]
     terms = market.jobs[state.claim.job_id].terms
     account, stake = ballot.verifier, terms.verifier_stake
@@ -83,7 +86,7 @@ def convicted_ballot(
 
 
 def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketState:
-    """End a claim that a rewind has overtaken, or one that is left out, once its window is over.
+    """Ends a claim that a rewind has overtaken, or one that was left out and whose window is over.
 
     Refused: WrongClaim, WrongPhase, GamesOpen, NotStale, NotDue.
     """
@@ -102,7 +105,7 @@ def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketSt
 
 
 def free_seats(market: MarketState, event: FreeSeats, by: Address, now: Moment) -> MarketState:
-    """Pay and free the votes that stand on a fallen claim; burn what was set aside for it (rule 5.5).
+    """Pays and frees the votes that stand on a fallen claim; burns what was set aside for it (rule 5.5).
 
     Refused: WrongClaim, WrongPhase, GamesOpen, NotDue, NoSeats.
     """
@@ -127,7 +130,7 @@ def _seized(
     wasted: Wei,
     terms: Terms,
 ) -> tuple[Funds, Conviction]:
-    """Take from claimant and guilty voters, free the silent seats, and burn half."""
+    """Seizes stakes of the claimant and of guilty voters, frees the silent seats, and burns half."""
     claimant, client = state.claim.claimant, terms.client
     funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake, client)
     funds = freed(funds, [*state.silent(), *guilty], terms)
@@ -141,7 +144,7 @@ def _seized(
 
 
 def _wasted(market: MarketState, fallen: Claim) -> Wei:
-    """What the claims that the conviction of this claim makes stale are worth."""
+    """Worth of the claims that this conviction makes stale."""
     at, terms = position(fallen.kind, fallen.round), market.jobs[fallen.job_id].terms
     return Wei(
         sum(
@@ -169,7 +172,7 @@ def _rewound(market: MarketState, claim: Claim, verdict: Conviction, now: Second
 
 
 def _overtaker(market: MarketState, state: ClaimState) -> int | None:
-    """Which rewind overtook the claim; None if its round was closed without it before any did."""
+    """Number of the rewind that overtook the claim; None if its round was closed without it before."""
     claim, job = state.claim, market.jobs[state.claim.job_id]
     at = position(claim.kind, claim.round)
     overtaking = (i for i in range(claim.rewinds, job.rewinds_so_far) if at > job.rewinds[i].position)
@@ -178,8 +181,10 @@ def _overtaker(market: MarketState, state: ClaimState) -> int | None:
 
 
 def _compensated(market: MarketState, state: ClaimState, index: int) -> MarketState:
-    """The claim's price and its valid votes' fees, of what that rewind set aside; the convict's own price,
-    and the fees of votes that there were not, are burnt. Of a claim that fell all is."""
+    """Pays the claim's price and its valid votes' fees out of what that rewind set aside.
+
+    Burns the convict's own price and the fees of missing votes; of a fallen claim, everything.
+    """
     claim, job = state.claim, market.jobs[state.claim.job_id]
     rewind, terms = job.rewinds[index], job.terms
     source, due = compensation(claim.job_id, index + 1), worth(claim, terms)

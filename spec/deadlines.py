@@ -15,8 +15,11 @@ NEVER = Seconds(0)
 
 @dataclass(frozen=True)
 class Ticks:
-    """What was ticked: deadlines before `before` have passed, and those before `ticked` once `lag` blocks
-    have come since block `ticked_in`, and as many seconds have gone by."""
+    """State of the market's clock.
+
+    Deadlines before `before` have passed. Those before `ticked` pass once `lag` blocks and `lag` seconds have
+    gone by since block `ticked_in`.
+    """
 
     lag: int
     before: Seconds = NEVER
@@ -24,7 +27,7 @@ class Ticks:
     ticked_in: int = 0
 
     def counts(self, now: Seconds, block: int) -> bool:
-        """Whether the last tick does, so that another may be."""
+        """True if the last tick counts, so that another one is allowed."""
         return block >= self.ticked_in + self.lag and now >= self.ticked + self.lag
 
     def time(self, now: Seconds, block: int) -> Seconds:
@@ -32,10 +35,10 @@ class Ticks:
         return self.ticked if self.counts(now, block) else self.before
 
     def tick(self, now: Seconds, block: int) -> Ticks:
-        """With this block's time, which counts `lag` blocks later. Raises Refused(TickedLately)."""
+        """The clock after a tick with this block's time. Raises Refused(TickedLately)."""
         require(self.counts(now, block), "TickedLately")
         return Ticks(self.lag, self.ticked, now, block)
 
     def view(self, now: Seconds, block: int) -> ClockView:
-        """As ``IClock`` shows it."""
+        """The clock as ``IClock`` returns it."""
         return ClockView(self.time(now, block), self.ticked, self.ticked_in + self.lag, block)

@@ -1,9 +1,9 @@
-"""Everything that can happen to a market from outside, as values: one class for each entry point.
+"""All external events of a market, as values: one class for each entry point.
 
-Contract: fields are the entry point's arguments, with three differences. `Announce` names the finding instead
-of its hash, `Bind` what was signed instead of the signature, and `RecordSeed` brings what the contract reads
-in the header that it is given, and the hash of the claim's seed block, which the chain knows by itself
-(32 zero bytes once the history no longer holds it).
+Contract: fields are the entry point's arguments, with three exceptions. `Announce` names the finding, not its
+hash. `Bind` has what was signed, not the signature. `RecordSeed` has the values that the contract reads in
+its header, and the hash of the claim's seed block, which the chain knows itself (32 zero bytes once its
+history no longer holds it).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from assay.protocol.types import (
 
 @dataclass(frozen=True)
 class Deposit:
-    """Tokens into `account`'s free balance."""
+    """Deposits tokens into `account`'s free balance."""
 
     account: Address
     amount: Wei
@@ -38,7 +38,7 @@ class Deposit:
 
 @dataclass(frozen=True)
 class Withdraw:
-    """Pay out from the free balance (the operator `account`'s, if one is given) to the account `to`."""
+    """Pays out from the free balance (of the operator `account`, if given) to the account `to`."""
 
     to: Address
     amount: Wei
@@ -47,12 +47,12 @@ class Withdraw:
 
 @dataclass(frozen=True)
 class Destroy:
-    """Take burnt tokens out of the token's supply."""
+    """Removes burnt tokens from the token's supply."""
 
 
 @dataclass(frozen=True)
 class Stake:
-    """`account`, here and below: the operator for which its owner acts; None for oneself."""
+    """Stakes. `account`, here and below: the operator for which its owner acts; None: the caller itself."""
 
     role: Role
     amount: Wei
@@ -75,7 +75,7 @@ class FinishUnbond:
 
 @dataclass(frozen=True)
 class Subscribe:
-    """Agree to a class of conditions; zeros: to none."""
+    """Subscribes to a class of conditions; zeros: to none."""
 
     class_id: bytes
     account: Address | None = None
@@ -83,7 +83,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Bind:
-    """Own an operator; `consent`: what its signature says."""
+    """Binds an operator to its owner; `consent`: the content of the operator's signature."""
 
     operator: Address
     expiry: Seconds
@@ -92,14 +92,14 @@ class Bind:
 
 @dataclass(frozen=True)
 class Unbind:
-    """Give an operator back to itself, after the delay."""
+    """Unbinds an operator after the delay."""
 
     operator: Address
 
 
 @dataclass(frozen=True)
 class Allow:
-    """Owner: let an operator put so much into jobs, and no more."""
+    """Owner: limits what an operator may put into jobs."""
 
     operator: Address
     amount: Wei
@@ -107,7 +107,7 @@ class Allow:
 
 @dataclass(frozen=True)
 class Cap:
-    """Owner: what the account may lock in a role, in all and for all clients without a name."""
+    """Owner: caps what the account may lock in a role, in total and for all unnamed clients."""
 
     account: Address
     role: Role
@@ -117,7 +117,7 @@ class Cap:
 
 @dataclass(frozen=True)
 class CapClient:
-    """Owner: what it may lock for one client, which has a name from now on."""
+    """Owner: caps what the account may lock for one client, which is named from now on."""
 
     account: Address
     role: Role
@@ -127,12 +127,12 @@ class CapClient:
 
 @dataclass(frozen=True)
 class RevokeConsents:
-    """The caller's own consents count no more."""
+    """Revokes all consents that the caller has given so far."""
 
 
 @dataclass(frozen=True)
 class SetPaused:
-    """Pauser: stop or allow one kind of new business."""
+    """Pauser: pauses or resumes one kind of new business."""
 
     business: Business
     paused: bool
@@ -140,14 +140,14 @@ class SetPaused:
 
 @dataclass(frozen=True)
 class HandOver:
-    """Pauser: make another account the pauser."""
+    """Pauser: makes another account the pauser."""
 
     to: Address
 
 
 @dataclass(frozen=True)
 class Register:
-    """Make a class of conditions known."""
+    """Registers a class of conditions."""
 
     conditions: Conditions
 
@@ -211,7 +211,7 @@ class Header:
 
 @dataclass(frozen=True)
 class RecordSeed:
-    """`header`: None where an empty one is brought."""
+    """Records a claim's seed. `header`: None for an empty one."""
 
     claim: Claim
     block_hash: bytes
@@ -220,8 +220,8 @@ class RecordSeed:
 
 @dataclass(frozen=True)
 class Vote:
-    """`seed`: the claim's. `traces`: of a valid vote, the keyed trace root of each sample; of an invalid one
-    none."""
+    """Votes. `seed`: the claim's. `traces`: keyed trace root of each sample of a valid vote; empty for an
+    invalid one."""
 
     claim_id: ClaimId
     seed: bytes
@@ -231,7 +231,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Abstain:
-    """Give a seat up without a vote."""
+    """Gives a seat up without a vote."""
 
     claim: Claim
 
@@ -253,22 +253,25 @@ class Void:
 
 @dataclass(frozen=True)
 class FreeSeats:
-    """Pay and free the votes of a claim that fell, once they can no longer be disputed."""
+    """Pays and frees the votes of a fallen claim once they can no longer be disputed."""
 
     claim: Claim
 
 
 @dataclass(frozen=True)
 class Announce:
-    """`segment`: the sample for a vote, the slot for a binding, `INPUT_SEGMENT` for an input state.
-    `verifier`: zero but for a vote."""
+    """Announces a finding.
+
+    `segment`: the sample for a vote, the slot for a binding, `INPUT_SEGMENT` for an input state. `verifier`:
+    zero except for a vote.
+    """
 
     claim_id: ClaimId
     segment: int
     verifier: Address
     root: bytes
-    """The announcer's own; for a binding ``MarketState.binding_root``, for a vote's disproof
-    ``MarketState.disproof_root``, for a game on a vote zero."""
+    """The announcer's root; ``MarketState.binding_root`` for a binding, ``MarketState.disproof_root`` for a
+    vote's disproof, zero for a game on a vote."""
     salt: bytes
 
 
@@ -298,8 +301,10 @@ class OpenVote:
 
 @dataclass(frozen=True)
 class ProveVote:
-    """Show that a vote's own trace gives another state than the claim has. `committed`: the claim's leaf at
-    `place`; `said`: what the trace says of it."""
+    """Shows that a vote's trace gives another state than the claim.
+
+    `committed`: the claim's leaf at `place`; `said`: the trace's.
+    """
 
     claim: Claim
     verifier: Address
@@ -312,7 +317,7 @@ class ProveVote:
 
 @dataclass(frozen=True)
 class OpenInput:
-    """Make the claimant open its input state's tree. `root`: what it must be the root of."""
+    """Makes the claimant open its input state's tree. `root`: the root that it must have."""
 
     claim: Claim
     root: bytes
@@ -321,7 +326,7 @@ class OpenInput:
 
 @dataclass(frozen=True)
 class ProveBinding:
-    """`source`: None where the source is a genesis root."""
+    """Proves that an input is not its source. `source`: None where the source is a genesis root."""
 
     claim: Claim
     slot: int
@@ -336,8 +341,10 @@ class ProveBinding:
 
 @dataclass(frozen=True)
 class Share:
-    """Pay a reward that waits, by what the settled claim of the place says (rule 5.4). Roots: of the states
-    at the claims' segment ends. `found`: all findings that were kept, in that order."""
+    """Pays a waiting reward by the settled claim of the place (rule 5.4).
+
+    Roots: of the states at the claims' segment ends. `found`: all findings that were kept, in order.
+    """
 
     fallen: Claim
     fallen_roots: Digests
@@ -348,7 +355,7 @@ class Share:
 
 @dataclass(frozen=True)
 class ShareAlike:
-    """The same where all findings agree, and one of them is the winner's."""
+    """As `Share`, if all findings agree and one of them is the winner's."""
 
     claim_id: ClaimId
     found: tuple[Found, ...]
@@ -356,8 +363,11 @@ class ShareAlike:
 
 @dataclass(frozen=True)
 class ShareWon:
-    """The same to who convicted the claim and whose own games were won (rule 5.4.1): the job went on without
-    the claim when it fell, or is closed without a settled one of its place."""
+    """As `Share`, to the account that convicted the claim and those whose own games were won (rule 5.4.1).
+
+    For a claim that the job had continued without when it fell, or whose job is closed without a settled
+    claim of its place.
+    """
 
     claim: Claim
     found: tuple[Found, ...]
@@ -365,7 +375,7 @@ class ShareWon:
 
 @dataclass(frozen=True)
 class Play:
-    """A move of game `game_id`, which stands as `game`."""
+    """Makes a move in game `game_id`, whose present state is `game`."""
 
     game_id: int
     game: Game
@@ -374,7 +384,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Demand:
-    """Make the claimant show leaves of the state at leaf `segment_end` of its segments tree."""
+    """Makes the claimant show leaves of the state at leaf `segment_end` of its segments tree."""
 
     claim: Claim
     segment_end: int
@@ -400,7 +410,7 @@ class ExpireDemand:
 
 @dataclass(frozen=True)
 class Tick:
-    """Keep the present time, before which deadlines have passed so many blocks later."""
+    """Ticks the clock: deadlines before the present time pass LAG blocks later."""
 
 
 Event = (

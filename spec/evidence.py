@@ -1,8 +1,8 @@
-"""What the Court makes of evidence about one element of a disputed step (docs/protocol.md, 6.5).
+"""The Court's check of evidence about one element of a disputed step (docs/protocol.md, 6.5).
 
-Contract: `element_bits` accepts and computes what the Court accepts and computes, with ``numerics.scalar`` in
-the arbiter's place. `ARITHMETIC` makes ``spec.game`` the Court's complete twin. Nothing here believes a byte
-that no proof leads to an agreed root.
+Contract: `element_bits` accepts and computes exactly what the Court does, with ``numerics.scalar`` as the
+arbiter. `ARITHMETIC` makes ``spec.game`` the Court's complete twin. No byte is used that no proof leads to an
+agreed root.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from assay.protocol.types import ZERO_DIGEST, Kind
 from spec.game import Arithmetic, IllegalMove, NodeFacts, is_canonical
 
 ANY_RECORD = 1 << 63
-"""Bytes of a record, where what a node reads past its end is 0 rather than a fault of the node."""
+"""Record size that allows every read: bytes past a record's end are 0, and reading them is not a fault."""
 
 
 def _require(holds: bool, error: str, why: str = "") -> None:
@@ -32,7 +32,7 @@ def _require(holds: bool, error: str, why: str = "") -> None:
 
 @dataclass(frozen=True)
 class _Proven:
-    """Bytes of an input from byte `offset` on, proven."""
+    """Proven bytes of an input, from byte `offset` on."""
 
     input: int
     offset: int
@@ -40,7 +40,7 @@ class _Proven:
 
 
 def _prove_tensor(game: Game, node: Node, opening: Opening, way: trees.MultiProof) -> _Proven:
-    """Check one opening of an ordinary or state node; `way` leads to the root that both sides accept."""
+    """Checks one opening of an ordinary or state node; `way`: its proof to the agreed root."""
     if node.op is Op.STATE:
         size, key, place = node.bytes, ZERO_DIGEST, node.attrs[0]
     else:
@@ -85,7 +85,7 @@ def _record_byte(game: Game, node: Node, element: int, opened: Sequence[Opening]
 
 
 def decode(encoded: bytes, record_size: int) -> Node:
-    """The node behind an encoding that is part of a program. Raises IllegalMove(MalformedNode)."""
+    """Decodes a node of a program. Raises IllegalMove(MalformedNode)."""
     try:
         node = decode_node(encoded)
         check_node(node, record_size)
@@ -95,7 +95,7 @@ def decode(encoded: bytes, record_size: int) -> Node:
 
 
 def element_bits(game: Game, encoded: bytes, element: int, opened: Sequence[Opening]) -> int:
-    """Bits of one element of a node's output, from openings that are checked first.
+    """Bits of one element of a node's output, from openings that it checks first.
 
     Raises IllegalMove (BadProof, MissingInput, MalformedNode, IndexOutOfRange) where the Court reverts.
     """
@@ -147,14 +147,13 @@ def facts(encoded: bytes) -> NodeFacts:
 
 
 ARITHMETIC = Arithmetic(facts, element_bits)
-"""What ``spec.game.play`` needs to be the Court's twin."""
+"""Arithmetic with which ``spec.game.play`` is the Court's twin."""
 
 
 def convicts(game: Game, data: bytes, encoded: bytes, element: int, opened: Sequence[Opening]) -> bool:
-    """Whether the Court would find for the challenger who proves `element` of the revealed leaf `data`.
+    """True if the Court would convict on `element` of the revealed leaf `data`, in a game in phase PROVE.
 
-    For a game in phase PROVE; `encoded` is the node that it is about. Raises IllegalMove where the Court
-    reverts for another reason than that nothing differs.
+    `encoded`: the game's node. Raises IllegalMove where the Court reverts, except where nothing differs.
     """
     about = facts(encoded)
     at = element * about.element_bytes - game.index * trees.LEAF_BYTES

@@ -1,6 +1,6 @@
-"""Who found what, before whom, and whether it was the truth (docs/protocol.md, section 5.4).
+"""Findings: who found what, in which order, and which finding is true (docs/protocol.md, section 5.4).
 
-Contract: pure, as ``spec.challenges``; a reward that is kept leaves SEIZED whole, and once.
+Contract: pure, as ``spec.challenges``. A waiting reward leaves SEIZED whole, and only once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spec.stakes import SEIZED
 
 
 def announce(market: MarketState, event: Announce, by: Address, now: Moment) -> MarketState:
-    """Commit to a finding; announcing it again changes nothing."""
+    """Announces a finding; repeating it changes nothing."""
     finding = market.finding(by, event.claim_id, event.segment, event.verifier, event.root, event.salt)
     announced = {finding: now.block, **market.announced}
     return replace(market, announced=announced)
@@ -36,7 +36,8 @@ def spend(
     by: Address,
     now: Moment,
 ) -> tuple[MarketState, Found]:
-    """Without the announcement; also what its maker shows now. Refused: NotAnnounced, TooSoon."""
+    """Removes an announcement and returns the finding that its maker now shows. Refused: NotAnnounced,
+    TooSoon."""
     finding = market.finding(by, claim_id, segment, verifier, root, salt)
     require(finding in market.announced, "NotAnnounced")
     require(now.block > market.announced[finding], "TooSoon")
@@ -46,13 +47,13 @@ def spend(
 
 
 def kept(market: MarketState, claim_id: ClaimId, found: Found, *, won: bool) -> MarketState:
-    """With a finding whose game is over, of a claim whose reward waits."""
+    """Keeps a finding whose game has ended, for a claim whose reward waits."""
     state = market.claims[claim_id]
     return market.with_claim(claim_id, replace(state, kept=(*state.kept, replace(found, won=won))))
 
 
 def share_alike(market: MarketState, event: ShareAlike, by: Address, now: Moment) -> MarketState:
-    """Pay a reward that waits where all findings agree. Refused: WrongFindings, NoTruth, GamesOpen."""
+    """Pays a waiting reward if all findings agree. Refused: WrongFindings, NoTruth, GamesOpen."""
     _require_all(market, event.claim_id, event.found)
     winner = market.claims[event.claim_id].winner if event.claim_id in market.claims else ZERO_ADDRESS
     same = len({(found.segment, found.root) for found in event.found}) == 1
@@ -61,7 +62,7 @@ def share_alike(market: MarketState, event: ShareAlike, by: Address, now: Moment
 
 
 def share(market: MarketState, event: Share, by: Address, now: Moment) -> MarketState:
-    """Pay a reward that waits, by what a settled claim says was right.
+    """Pays a waiting reward by a settled claim's roots.
 
     Refused: BadProof, NoTruth, WrongFindings, NoReward, GamesOpen.
     """
@@ -73,7 +74,7 @@ def share(market: MarketState, event: Share, by: Address, now: Moment) -> Market
     require(same_place and truth is not None and truth.status.phase == Phase.SETTLED, "NoTruth")
     claim_id = market.claim_id(fallen)
     _require_all(market, claim_id, event.found)
-    # Of an input only where the claim fell for it, or its place is settled from the same claims.
+    # A finding on an input counts only if the claim fell for it, or the settled claim has the same sources.
     winner = market.claims[claim_id].winner if claim_id in market.claims else ZERO_ADDRESS
     by_input = any(each.segment == INPUT_SEGMENT and each.finder == winner for each in event.found)
     inputs = by_input or _same_sources(market, fallen, settled)
@@ -83,8 +84,11 @@ def share(market: MarketState, event: Share, by: Address, now: Moment) -> Market
 
 
 def _same_sources(market: MarketState, fallen: Claim, settled: Claim) -> bool:
-    """Whether both claims of a place start from the same claims: no rewind has gone to before the place, and
-    into an outer claim's round no task has come since that was missing, nor any other rewind."""
+    """True if both claims of a place have the same source claims.
+
+    No rewind went back to before the place. For an outer claim, no missing task of its round was committed
+    since, and nothing else was rewound.
+    """
     job = market.jobs[fallen.job_id]
     if fallen.kind == Kind.TASK:
         return not job.is_stale(fallen)
@@ -94,7 +98,7 @@ def _same_sources(market: MarketState, fallen: Claim, settled: Claim) -> bool:
 
 
 def share_won(market: MarketState, event: ShareWon, by: Address, now: Moment) -> MarketState:
-    """Pay a reward that waits where no claim will tell who was right.
+    """Pays a waiting reward if no claim will show which finding is true.
 
     Refused: WrongFindings, MayBeSettled, NoSuchJob, NoReward, GamesOpen.
     """
@@ -109,7 +113,7 @@ def share_won(market: MarketState, event: ShareWon, by: Address, now: Moment) ->
 
 
 def is_true(found: Found, fallen: Sequence[bytes], settled: Sequence[bytes]) -> bool:
-    """Whether its segment starts where the fallen claim was still right, and its root is the right one."""
+    """True if its segment starts where the fallen claim was still right, and its root is the right one."""
     if found.segment == INPUT_SEGMENT:
         return fallen[0] != settled[0] and found.root == settled[0]
     start, end = found.segment, found.segment + 1
@@ -117,13 +121,13 @@ def is_true(found: Found, fallen: Sequence[bytes], settled: Sequence[bytes]) -> 
 
 
 def first(right: Sequence[Found]) -> list[Address]:
-    """Whose finding was announced before the first of them was shown."""
+    """Findings announced before the first of them was shown."""
     cut = min((found.shown for found in right), default=0)
     return [found.finder for found in right if found.announced < cut]
 
 
 def won(market: MarketState, claim_id: ClaimId) -> list[Address]:
-    """Where no truth tells: whose games were won, and who convicted the claim."""
+    """If no settled claim decides: makers whose games were won, and the account that convicted the claim."""
     state = market.claims.get(claim_id)
     if state is None:
         return []
@@ -141,7 +145,7 @@ def _require_all(market: MarketState, claim_id: ClaimId, found: Sequence[Found])
 
 
 def _paid(market: MarketState, claim_id: ClaimId, finders: Sequence[Address]) -> MarketState:
-    """In equal parts; what does not divide is the first's."""
+    """Pays equal parts; the first gets the remainder."""
     state = market.claims.get(claim_id)
     require(state is not None and state.winner != ZERO_ADDRESS, "NoReward")
     assert state is not None

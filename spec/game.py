@@ -72,8 +72,7 @@ class Verdict:
 
 
 def digest_of(digests: Sequence[bytes]) -> bytes:
-    """Stand-in for the Court's Keccak hash of revealed digests: digests are compared, so any hash
-    does."""
+    """Stand-in for the Court's Keccak hash of revealed digests; it is only compared, so any hash works."""
     return trees.leaf(b"".join(digests))
 
 
@@ -83,7 +82,7 @@ def _require(holds: bool, error: str, why: str = "") -> None:
 
 
 def is_canonical(bits: int, facts: NodeFacts) -> bool:
-    """Whether a tensor may hold these bits: a bool is 0 or 1, the only NaN is 0x7fc00000."""
+    """True if a tensor may hold these bits: a bool is 0 or 1, and the only NaN is 0x7fc00000."""
     if facts.is_bool:
         return bits <= 1
     return not facts.is_f32 or (bits & 0x7FFFFFFF) <= 0x7F800000 or bits == 0x7FC00000
@@ -116,7 +115,7 @@ def _pick_step(game: Game, move: PickStep, now: Seconds) -> Game:
 
 
 def _opened(game: Game, children: Sequence[bytes]) -> bytes:
-    """What the game keeps of children; that they fold is for the challenger to deny (`ProveChildren`)."""
+    """What the game keeps of opened children. The challenger checks that they fold (`ProveChildren`)."""
     _require(len(children) == 1 << opened_levels(game.level), "WrongCount")
     return digest_of(children)
 
@@ -176,7 +175,7 @@ def _pick(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game 
 
 
 def _enter_node(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game:
-    """The trace leaf is reached: from here the game is about the node's output tensor."""
+    """Enters a trace leaf: from now on the game is about the node's output tensor."""
     program = game.program
     leaves = 1 + program.nodes + program.slots
     node_leaf = trees.leaf(move.node)
@@ -199,7 +198,7 @@ def _enter_node(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) ->
 
 
 def _open_state(game: Game) -> Game:
-    """From here on the defender opens the tree of `out_root`."""
+    """Enters the state: from now on the defender opens the tree of `out_root`."""
     slots = game.program.slots
     return replace(
         game,
@@ -213,7 +212,7 @@ def _open_state(game: Game) -> Game:
 
 
 def input_game(game: Game, input_root: bytes) -> Game:
-    """The start of a game about what a claim's input root is the root of."""
+    """Initial state of a game in which a claimant opens its input root."""
     return _open_state(replace(game, steps=0, out_root=input_root))
 
 
@@ -273,14 +272,16 @@ _PHASES: dict[type, tuple[GamePhase, ...]] = {
     RevealLeaf: (GamePhase.REVEAL_LEAF,),
     Prove: (GamePhase.PROVE,),
 }
-"""In which phases a move is made."""
+"""Phases in which each move is legal."""
 
 
 def play(
     game: Game, move: Move, by: Address, now: Seconds, counted: Seconds, arithmetic: Arithmetic
 ) -> Game | Verdict:
-    """Apply one move by account `by` at chain time `now` (seconds), when deadlines before `counted` have
-    passed. Raises IllegalMove where the Court reverts."""
+    """Applies one move by account `by` at chain time `now` (seconds); deadlines before `counted` have passed.
+
+    Raises IllegalMove where the Court reverts.
+    """
     if isinstance(move, Timeout):
         _require(counted > game.deadline, "DeadlineNotPassed")
         return Verdict(not game.phase.challengers, "timeout")

@@ -1,6 +1,6 @@
-"""Who may stop new business, and which (docs/protocol.md 7.2; the Guardian contract's pure twin).
+"""The pauser, and what is paused (docs/protocol.md 7.2; the Guardian contract's pure twin).
 
-Contract: only new jobs, the taking of shards and new stakes ask here; whatever is under way never does.
+Contract: only new jobs, new stakes and the taking of shards ask it; nothing under way does.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ class Guardian:
     paused: frozenset[Business] = frozenset()
 
     def require_open(self, business: Business) -> None:
-        """Refused: BusinessPaused."""
+        """Requires that this business is not paused. Refused: BusinessPaused."""
         require(business not in self.paused, "BusinessPaused", business.name)
 
     def with_pause(self, by: Address, business: Business, paused: bool) -> Guardian:
-        """Refused: NotPauser."""
+        """The guardian with one kind of business paused or resumed. Refused: NotPauser."""
         require(by == self.pauser, "NotPauser")
         return replace(self, paused=self.paused | {business} if paused else self.paused - {business})
 
     def handed_over(self, by: Address, to: Address) -> Guardian:
-        """Refused: NotPauser, StillPaused (the guardian is given up only with nothing paused)."""
+        """The guardian with another pauser, or with none if nothing is paused. Refused: NotPauser,
+        StillPaused."""
         require(by == self.pauser, "NotPauser")
         require(to != ZERO_ADDRESS or not self.paused, "StillPaused")
         return replace(self, pauser=to)

@@ -37,8 +37,10 @@ from spec.refusal import Refused, require
 
 
 def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketState:
-    """Escrow the budget and open every shard. Refused: BusinessPaused, NotClient, BadTerms,
-    NoSuchClass, BudgetTooSmall, JobExists, BeyondAllowance."""
+    """Posts a job: puts the budget into escrow and opens every shard.
+
+    Refused: BusinessPaused, NotClient, BadTerms, NoSuchClass, BudgetTooSmall, JobExists, BeyondAllowance.
+    """
     terms = event.terms
     market.guardian.require_open(Business.JOBS)
     require(by == terms.client, "NotClient")
@@ -57,7 +59,7 @@ def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketSt
 
 
 def register(market: MarketState, event: Register, by: Address, now: Moment) -> MarketState:
-    """Make a class of conditions known. Refused: BadConditions."""
+    """Registers a class of conditions. Refused: BadConditions."""
     try:
         check_conditions(event.conditions, market.deployment.bounds)
     except BadConditions as error:
@@ -67,7 +69,7 @@ def register(market: MarketState, event: Register, by: Address, now: Moment) -> 
 
 
 def top_up(market: MarketState, event: TopUp, by: Address, now: Moment) -> MarketState:
-    """Add to a job's budget. Refused: NoSuchJob, JobEnded, BeyondAllowance."""
+    """Adds to a job's budget. Refused: NoSuchJob, JobEnded, BeyondAllowance."""
     require(not market.job(event.job_id).closed, "JobEnded")
     return _escrowed(market, by, event.job_id, event.amount, now)
 
@@ -78,7 +80,7 @@ def _escrowed(market: MarketState, by: Address, job_id: JobId, amount: Wei, now:
 
 
 def halt(market: MarketState, event: Halt, by: Address, now: Moment) -> MarketState:
-    """Begin no further round. Refused: NoSuchJob, NotClient, JobEnded."""
+    """Ends a job with its present round. Refused: NoSuchJob, NotClient, JobEnded."""
     job = market.job(event.job_id)
     require(by == job.terms.client, "NotClient")
     require(not job.halted and job.round <= job.last_round, "JobEnded")
@@ -86,10 +88,10 @@ def halt(market: MarketState, event: Halt, by: Address, now: Moment) -> MarketSt
 
 
 def close(market: MarketState, event: Close, by: Address, now: Moment) -> MarketState:
-    """Refund the rest. Refused: NoSuchJob, JobEnded, NotFinished.
+    """Closes a job and refunds the rest of its budget. Refused: NoSuchJob, JobEnded, NotFinished.
 
-    The present round of a halted job may be unfinished: then the job ends once nobody can commit to it any
-    more, if what was committed is settled.
+    The present round of a halted job may be unfinished. The job then ends once nobody can commit to it any
+    more and all committed claims are settled.
     """
     job = market.job(event.job_id)
     require(not job.closed, "JobEnded")
@@ -107,8 +109,10 @@ def close(market: MarketState, event: Close, by: Address, now: Moment) -> Market
 
 
 def take_shard(market: MarketState, event: TakeShard, by: Address, now: Moment) -> MarketState:
-    """Take an open shard. Refused: NoSuchJob, NoSuchShard, ShardTaken, InsufficientStake, PriceBelow,
-    BusinessPaused, JobEnded."""
+    """Takes an open shard.
+
+    Refused: NoSuchJob, NoSuchShard, ShardTaken, InsufficientStake, PriceBelow, BusinessPaused, JobEnded.
+    """
     job = market.job(event.job_id)
     require(event.shard < job.terms.shards, "NoSuchShard")
     shard = job.shards[event.shard]
@@ -126,8 +130,10 @@ def take_shard(market: MarketState, event: TakeShard, by: Address, now: Moment) 
 
 
 def release(market: MarketState, event: Release, by: Address, now: Moment) -> MarketState:
-    """Give a shard back, for missPenalty if a task is owed; its holder or who owns that. Refused: NoSuchJob,
-    NotHolder."""
+    """Gives a shard back, by its holder or the holder's owner; costs missPenalty if a task is owed.
+
+    Refused: NoSuchJob, NotHolder.
+    """
     job = market.job(event.job_id)
     solver = _solver(job, event.shard)
     require(by in (solver, market.keys.owner_of(solver, now.time)), "NotHolder")
@@ -137,7 +143,7 @@ def release(market: MarketState, event: Release, by: Address, now: Moment) -> Ma
 
 
 def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> MarketState:
-    """Take a shard from a solver that missed its deadline. Refused: NoSuchJob, NotHolder, NotDue."""
+    """Takes a shard from a solver that missed its deadline. Refused: NoSuchJob, NotHolder, NotDue."""
     job = market.job(event.job_id)
     solver = _solver(job, event.shard)
     require(solver != ZERO_ADDRESS, "NotHolder")
@@ -148,7 +154,7 @@ def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> Mark
 
 
 def reopened(market: MarketState, job_id: JobId, shard: int, now: Seconds) -> MarketState:
-    """The shard is nobody's from now on; what its holder had locked for it is free."""
+    """The market with the shard open again, and the holder's stake for it unlocked."""
     job = market.jobs[job_id]
     solver, terms = job.shards[shard].solver, job.terms
     market = market.with_funds(market.funds.unlock(solver, Role.SOLVER, terms.miss_penalty, terms.client))
@@ -160,7 +166,7 @@ def _solver(job: Job, shard: int) -> Address:
 
 
 def _owed(market: MarketState, job_id: JobId, shard: int, now: Moment) -> bool:
-    """Whether the shard owes the present round a task now."""
+    """True if the shard owes the present round a task now."""
     job = market.jobs[job_id]
     running = job.begun and not job.pipeline_full and not market.closable(job_id, now.time)
     waits = market.disputed(job_id) and now.time <= job.grace_end

@@ -1,8 +1,7 @@
-"""Who owns an operator account (docs/protocol.md 7.1; the Keys contract's pure twin).
+"""Owners of operator accounts (docs/protocol.md 7.1; the Keys contract's pure twin).
 
-Contract: an account that nobody has bound owns itself; a consent counts once. What a signature proves is
-given as a value: the `Consent` that the operator has signed. Does not model signatures: a consent with wrong
-fields stands for every signature that does not recover.
+Contract: an unbound account owns itself, and a consent counts once. Signatures are not modelled: a `Consent`
+stands for what the operator signed, and one with wrong fields for every signature that does not recover.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from spec.refusal import require
 
 @dataclass(frozen=True)
 class Binding:
-    """`due`: when the operator owns itself again; None while no unbinding was asked for."""
+    """An operator's owner. `due`: when the operator owns itself again; None if no unbinding was requested."""
 
     owner: Address
     due: Seconds | None = None
@@ -29,10 +28,10 @@ class Keys:
     bindings: Mapping[Address, Binding] = field(default_factory=dict)
     nonces: Mapping[Address, int] = field(default_factory=dict)
     allowances: Mapping[tuple[Address, Address], Wei] = field(default_factory=dict)
-    """What bound operators may still put into jobs, by owner and operator (the Vault keeps it)."""
+    """Remaining allowance of bound operators for jobs, by owner and operator (kept by the Vault)."""
 
     def owner_of(self, account: Address, now: Seconds) -> Address:
-        """Who may stake, unbond and claim for the account."""
+        """The account that may stake, unbond and claim for this one."""
         binding = self.bindings.get(account)
         if binding is None or (binding.due is not None and now >= binding.due):
             return account
@@ -43,7 +42,7 @@ class Keys:
         return self.nonces.get(operator, 0)
 
     def bound(self, owner: Address, operator: Address, expiry: Seconds, given: Consent, now: Seconds) -> Keys:
-        """Refused: OwnKey, NotOwner, ConsentExpired, WrongConsent."""
+        """Binds an operator. Refused: OwnKey, NotOwner, ConsentExpired, WrongConsent."""
         require(operator != owner, "OwnKey")
         require(self.owner_of(operator, now) in (operator, owner), "NotOwner")
         require(now <= expiry, "ConsentExpired")
@@ -51,7 +50,7 @@ class Keys:
         return replace(self.revoked(operator), bindings={**self.bindings, operator: Binding(owner)})
 
     def unbound(self, owner: Address, operator: Address, now: Seconds, delay: Seconds) -> Keys:
-        """Refused: NotOwner, AlreadyUnbinding."""
+        """Starts an unbinding. Refused: NotOwner, AlreadyUnbinding."""
         present = self.owner_of(operator, now)
         require(present == owner and present != operator, "NotOwner")
         require(self.bindings[operator].due is None, "AlreadyUnbinding")
@@ -59,16 +58,16 @@ class Keys:
         return replace(self, bindings={**self.bindings, operator: leaving})
 
     def allowed(self, owner: Address, operator: Address, amount: Wei, now: Seconds) -> Keys:
-        """Refused: NotOwner."""
+        """Sets an operator's allowance. Refused: NotOwner."""
         require(self.owner_of(operator, now) == owner, "NotOwner")
         return replace(self, allowances={**self.allowances, (owner, operator): amount})
 
     def allowance(self, operator: Address, now: Seconds) -> Wei:
-        """What its present owner has allowed, and is left of it."""
+        """Rest of the allowance that the present owner has given."""
         return self.allowances.get((self.owner_of(operator, now), operator), Wei(0))
 
     def spent(self, account: Address, amount: Wei, now: Seconds) -> Keys:
-        """After the account has put `amount` into a job. Refused: BeyondAllowance."""
+        """Takes `amount` that the account puts into a job off its allowance. Refused: BeyondAllowance."""
         owner = self.owner_of(account, now)
         if amount == 0 or owner == account:
             return self
@@ -77,5 +76,5 @@ class Keys:
         return replace(self, allowances={**self.allowances, (owner, account): Wei(left - amount)})
 
     def revoked(self, operator: Address) -> Keys:
-        """No consent of the operator's so far counts any more."""
+        """Revokes all of the operator's consents so far."""
         return replace(self, nonces={**self.nonces, operator: self.nonce(operator) + 1})

@@ -1,8 +1,8 @@
-"""The token ledger: where every unit stands (the Vault's pure twin).
+"""The token ledger, the pure twin of the Vault.
 
 Contract: a ledger changes by `move`, `burn` and `destroy` only, and none of them makes or loses a unit:
-`Ledger.supply` is the same before and after any sequence of them. Amounts are never negative.
-Does not model the token itself: what is outside the vault is one more bucket, `WALLET`.
+`Ledger.supply` is the same before and after any sequence of them. Amounts are never negative. The token
+itself is not modelled: one more bucket, `WALLET`, stands for everything outside the vault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spec.refusal import require
 
 
 class Bucket(IntEnum):
-    """``IVault.Bucket``, and WALLET: tokens that the account holds itself."""
+    """``IVault.Bucket``, and WALLET: tokens that the account holds outside the vault."""
 
     FREE = 0
     STAKE = 1
@@ -32,22 +32,22 @@ NOTHING = Wei(0)
 
 
 def wallet(account: Address) -> Entry:
-    """What the account holds outside the vault."""
+    """The account's tokens outside the vault."""
     return Bucket.WALLET, account
 
 
 def free(account: Address) -> Entry:
-    """What the account may withdraw."""
+    """The account's tokens that it may withdraw."""
     return Bucket.FREE, account
 
 
 def active_stake(account: Address, role: Role) -> Entry:
-    """Stake, locked or not."""
+    """Active stake, locked or not."""
     return Bucket.STAKE, (account, role)
 
 
 def unbonding_stake(account: Address, role: Role) -> Entry:
-    """Stake on its way out; still within a slash's reach."""
+    """Stake that is unbonding, and can still be slashed."""
     return Bucket.UNBONDING, (account, role)
 
 
@@ -67,7 +67,7 @@ def demand_bond(demand_id: int) -> Entry:
 
 
 def compensation(job_id: JobId, epoch: int) -> Entry:
-    """What the job's rewind number `epoch` (from 1) holds for those whose work it wasted."""
+    """Compensation held by the job's rewind number `epoch` (from 1) for those whose work it wasted."""
     return Bucket.COMPENSATION, (job_id, epoch)
 
 
@@ -77,12 +77,12 @@ class Ledger:
 
     entries: Mapping[Entry, Wei] = field(default_factory=dict)
     burnt: Wei = NOTHING
-    """Everything burnt so far."""
+    """Total burnt so far."""
     undestroyed: Wei = NOTHING
-    """The part of it that `destroy` has yet to take out of the token's supply."""
+    """Part of the burnt total that `destroy` has not yet removed from the token's supply."""
 
     def balance(self, entry: Entry) -> Wei:
-        """What stands in one entry."""
+        """Amount of one entry."""
         return self.entries.get(entry, Wei(0))
 
     def total(self, bucket: Bucket) -> Wei:
@@ -91,7 +91,7 @@ class Ledger:
 
     @property
     def supply(self) -> Wei:
-        """All units that ever were here, burnt ones included. INVARIANT: no transition changes it."""
+        """All units, burnt ones included. INVARIANT: no transition changes it."""
         return Wei(sum(self.entries.values()) + self.burnt)
 
     def move(self, source: Entry, target: Entry, amount: Wei) -> Ledger:
@@ -103,7 +103,7 @@ class Ledger:
         return replace(self, entries={**taken, target: Wei(self.balance(target) + amount)})
 
     def burn(self, source: Entry, amount: Wei) -> Ledger:
-        """Take an amount off the ledger for good. Raises Refused(InsufficientBalance)."""
+        """Burns an amount: takes it off the ledger for good. Raises Refused(InsufficientBalance)."""
         return replace(
             self,
             entries=self._without(source, amount),
@@ -112,7 +112,7 @@ class Ledger:
         )
 
     def destroy(self) -> Ledger:
-        """Take burnt units out of the token's supply."""
+        """Removes burnt units from the token's supply."""
         return replace(self, undestroyed=Wei(0))
 
     def _require(self, source: Entry, amount: Wei) -> None:

@@ -1,12 +1,13 @@
-"""The market as a pure state machine: the contracts' twin (docs/protocol.md, sections 3 to 6).
+"""The market as a pure state machine, the twin of the contracts (docs/protocol.md, sections 3 to 6).
 
-Contract: ``transition(market, event, by, now)`` gives the next market, or raises ``Refused`` with the name of
-the contracts' custom error where they revert; the market given is never changed. No sequence of events
-changes ``market.funds.ledger.supply``. Does not model what a token other than ours might do, nor gas: a
-verdict is always delivered at once, and one `void` or `freeSeats` is always enough (the contracts want
-another for each 64 rewinds that left the claim standing).
+Contract: ``transition(market, event, by, now)`` returns the next market and never changes the one given. It
+raises ``Refused`` with the name of the contracts' custom error where they revert. No sequence of events
+changes ``market.funds.ledger.supply``.
 
-Source: ``contracts/src``; ``tests/twin`` holds the two together, event by event.
+Not modelled: other tokens than ours, and gas. A verdict is always delivered at once, and one `void` or
+`freeSeats` always suffices; the contracts need another one for each 64 rewinds that left the claim standing.
+
+Source: ``contracts/src``; ``tests/twin`` compares the two after every event.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def transition(market: MarketState, event: e.Event, by: Address, now: Moment) ->
 
 
 def _weighed(before: MarketState, after: MarketState, now: Moment) -> MarketState:
-    """With every verifier stake, and subscription, that the event changed noted for later draws."""
+    """The market with every changed verifier stake and subscription noted for later draws."""
     if after.funds is before.funds and after.subscriptions is before.subscriptions:
         return after
     weights, epoch = dict(after.weights), now.block // after.deployment.weight_epoch
@@ -84,7 +85,7 @@ def _destroy(market: MarketState, event: e.Destroy, by: Address, now: Moment) ->
 def _stake(market: MarketState, event: e.Stake, by: Address, now: Moment) -> MarketState:
     account = event.account or by
     _require_owner(market, account, by, now)
-    _require_owner(market, by, by, now)  # what a bound account has earned is its owner's
+    _require_owner(market, by, by, now)  # a bound account's earnings belong to its owner
     market.guardian.require_open(Business.STAKES)
     return market.with_funds(market.funds.stake(account, event.role, event.amount, by))
 

@@ -1,8 +1,8 @@
-"""Everything that a market's contracts know, as one value, and the questions that its rules ask of it.
+"""The state of all contracts of a market as one value, and queries on it.
 
-Contract: values are never changed in place. What follows from the claims is not stored beside them: whether a
-claim stands, which tasks of a round are accepted, what a rewind wastes are all asked of the claims themselves
-(the contracts count instead; the twin test holds the two together).
+Contract: values are never changed in place. Nothing that follows from the claims is stored: whether a claim
+stands, which tasks of a round are accepted, and what a rewind wastes are computed from the claims. The
+contracts keep counters instead; the twin test compares the two.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from spec.weights import Weights
 
 @dataclass(frozen=True)
 class Moment:
-    """The block that an event is mined in."""
+    """Block in which an event is mined."""
 
     time: Seconds
     block: int
@@ -51,14 +51,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What a deployed market fixes for good. `keccak`: Keccak-256, which the standard library lacks."""
+    """Constants of a deployed market. `keccak`: Keccak-256, which the standard library lacks."""
 
     chain_id: int
     jobs: Address
     unbond_delay: Seconds
     unbind_delay: Seconds
     weight_epoch: int
-    """Blocks in an epoch of the draw's weights."""
+    """Number of blocks in an epoch of the draw's weights."""
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
     bounds: Bounds
@@ -71,7 +71,7 @@ class Challenge:
     game: Game
     verifier: Address
     found: Found | None = None
-    """What its challenger has shown; None in a game on a vote."""
+    """The challenger's finding; None in a game on a vote."""
 
 
 Place = tuple[JobId, Kind, int, int]
@@ -88,16 +88,16 @@ class MarketState:
     jobs: Mapping[JobId, Job] = field(default_factory=dict)
     claims: Mapping[ClaimId, ClaimState] = field(default_factory=dict)
     places: Mapping[Place, ClaimId] = field(default_factory=dict)
-    """The last claim of each place."""
+    """Last claim of each place."""
     announced: Mapping[bytes, int] = field(default_factory=dict)
     """Block of each announcement that is not spent yet."""
     games: Mapping[int, Challenge] = field(default_factory=dict)
     games_opened: int = 0
     classes: Mapping[bytes, Conditions] = field(default_factory=dict)
-    """Registered, by id."""
+    """Registered classes by id."""
     subscriptions: Mapping[Address, bytes] = field(default_factory=dict)
     weights: Mapping[bytes, Weights] = field(default_factory=dict)
-    """By class."""
+    """Weights by class."""
     keys: Keys = field(default_factory=Keys)
     guardian: Guardian = field(default_factory=Guardian)
     demands: Mapping[int, Asked] = field(default_factory=dict)
@@ -107,11 +107,11 @@ class MarketState:
     # -- identity
 
     def class_id(self, conditions: Conditions) -> bytes:
-        """Rule 3.4."""
+        """Id of a class (rule 3.4)."""
         return self.deployment.keccak(encode(conditions))
 
     def job_id(self, terms: Terms) -> JobId:
-        """Rule 3.1."""
+        """Id of a job (rule 3.1)."""
         return JobId(self.deployment.keccak(encode(self.deployment.chain_id, self.deployment.jobs, terms)))
 
     def claim_id(self, claim: Claim) -> ClaimId:
@@ -127,47 +127,48 @@ class MarketState:
         root: bytes,
         salt: bytes,
     ) -> bytes:
-        """What a challenger announces before it opens a game."""
+        """Hash that a challenger announces before it opens a game."""
         return self.deployment.keccak(encode(challenger, claim_id, segment, verifier, root, salt))
 
     def binding_root(self, leaf: bytes, root: bytes) -> bytes:
-        """What stands for the root in the announcement of a binding: of the wrong leaf and the right root."""
+        """Value in place of the root in the announcement of a binding: hash of the wrong leaf and the right
+        root."""
         return self.deployment.keccak(encode(leaf, root))
 
     def disproof_root(self, place: StateLeaf, data: bytes) -> bytes:
-        """What stands for the root in the announcement of a vote's disproof: of the leaf's place and of the
-        bytes that the vote's trace has there."""
+        """Value in place of the root in the announcement of a vote's disproof: hash of the leaf's place and
+        of the bytes that the vote's trace has there."""
         return self.deployment.keccak(encode(place, self.deployment.keccak(data)))
 
     def findings(self, claim_id: ClaimId) -> int:
-        """How many games of findings on the claim are open."""
+        """Number of open games of findings on the claim."""
         return sum(c.found is not None and c.game.claim_id == claim_id for c in self.games.values())
 
     # -- questions
 
     def passed(self, deadline: int, now: Moment) -> bool:
-        """Whether a deadline that costs somebody a stake has passed (rule 7.4)."""
+        """True if a deadline that costs somebody a stake has passed (rule 7.4)."""
         return self.ticks.time(now.time, now.block) > deadline
 
     def job(self, job_id: JobId) -> Job:
-        """Raises Refused(NoSuchJob)."""
+        """The job with this id. Raises Refused(NoSuchJob)."""
         require(job_id in self.jobs, "NoSuchJob")
         return self.jobs[job_id]
 
     def known(self, claim: Claim) -> tuple[ClaimId, ClaimState]:
-        """Raises Refused(WrongClaim)."""
+        """The claim's id and state. Raises Refused(WrongClaim)."""
         claim_id = self.claim_id(claim)
         require(claim_id in self.claims, "WrongClaim")
         return claim_id, self.claims[claim_id]
 
     def in_phase(self, claim: Claim, phase: Phase) -> tuple[ClaimId, ClaimState, Job]:
-        """Raises Refused(WrongClaim, WrongPhase)."""
+        """As `known`, in one of these phases. Raises Refused(WrongClaim, WrongPhase)."""
         claim_id, state = self.known(claim)
         require(state.status.phase == phase, "WrongPhase", state.status.phase.name)
         return claim_id, state, self.jobs[claim.job_id]
 
     def is_stale(self, state: ClaimState) -> bool:
-        """Whether a rewind has overtaken the claim (rule 5.2)."""
+        """True if a rewind has overtaken the claim (rule 5.2)."""
         return self.jobs[state.claim.job_id].is_stale(state.claim)
 
     def fixed_without(self, state: ClaimState, before: int | None = None) -> bool:
@@ -180,19 +181,19 @@ class MarketState:
         )
 
     def left_out(self, state: ClaimState, now: Seconds) -> bool:
-        """Whether its round goes on without the task: it was fixed without it, or can be closed (4.3.5)."""
+        """True if the round continues without the task: it was fixed without it, or can be closed (4.3.5)."""
         job_id = state.claim.job_id
         present = self.jobs[job_id].round == state.claim.round
         late = state.pending and present and self.closable(job_id, now)
         return late or self.fixed_without(state)
 
     def counted(self, state: ClaimState) -> bool:
-        """Whether the job counts the claim: it has neither ended, nor been overtaken by a rewind, nor was its
-        round fixed without it."""
+        """True if the job counts the claim: it has not ended, no rewind overtook it, and its round was not
+        fixed without it."""
         return state.live and not self.is_stale(state) and not self.fixed_without(state)
 
     def stands(self, state: ClaimState, now: Seconds) -> bool:
-        """Whether the claim has neither ended, nor been overtaken by a rewind, nor been left out."""
+        """True if the claim has not ended, no rewind overtook it, and it was not left out."""
         return state.live and not self.is_stale(state) and not self.left_out(state, now)
 
     def current(self, place: Place, now: Seconds) -> ClaimId | None:
@@ -222,12 +223,12 @@ class MarketState:
                 yield state
 
     def accepted(self, job_id: JobId) -> int:
-        """How many tasks of the present round are accepted."""
+        """Number of accepted tasks of the present round."""
         tasks = self.tasks(job_id, self.jobs[job_id].round)
         return sum(task.status.phase in (Phase.ACCEPTED, Phase.SETTLED) for task in tasks)
 
     def closable(self, job_id: JobId, now: Seconds) -> bool:
-        """Whether the present round wants nothing but outer claims (rule 4.3)."""
+        """True if the present round lacks only outer claims (rule 4.3)."""
         job, accepted = self.jobs[job_id], self.accepted(job_id)
         if any(self.slices(job_id, job.round)):
             return True
@@ -235,13 +236,13 @@ class MarketState:
         return accepted == job.terms.shards or (accepted >= job.terms.min_shards and late)
 
     def disputed(self, job_id: JobId) -> bool:
-        """Whether a game or a demand is open on a claim of the job."""
+        """True if a game or a demand is open on a claim of the job."""
         disputed = [c.game.claim_id for c in self.games.values() if c.verifier == ZERO_ADDRESS]
         disputed += [made.claim_id for made in self.demands.values()]
         return any(self.claims[claim_id].claim.job_id == job_id for claim_id in disputed)
 
     def due_since(self, job_id: JobId, now: Seconds) -> Seconds:
-        """Since when the present round's tasks have been due (rule 4.3.3)."""
+        """Time since which the present round's tasks have been due (rule 4.3.3)."""
         job = self.jobs[job_id]
         if job.closed:
             return job.round_start
@@ -249,20 +250,20 @@ class MarketState:
         return max(job.round_start, min(since, job.grace_end))
 
     def deadline(self, job_id: JobId, shard: int, now: Seconds) -> Seconds:
-        """When the shard's task of the present round is due."""
+        """Deadline of the shard's task in the present round."""
         job = self.jobs[job_id]
         start = max(self.due_since(job_id, now), job.shards[shard].since)
         return Seconds(start + job.terms.task_time)
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
-        """As ``ITasks.holder`` shows it: nobody holds an open shard, since it was opened."""
+        """The holder as ``ITasks.holder`` returns it: for an open shard nobody, since it was opened."""
         held = self.jobs[job_id].shards[shard]
         if held.solver == ZERO_ADDRESS:
             return Holder(ZERO_ADDRESS, NOTHING, held.opened_at)
         return Holder(held.solver, held.price, held.since)
 
     def progress(self, job_id: JobId, now: Seconds) -> Progress:
-        """As ``IJobs.progress`` shows it."""
+        """The progress as ``IJobs.progress`` returns it."""
         job = self.job(job_id)
         return Progress(
             job.round,
@@ -276,32 +277,32 @@ class MarketState:
         )
 
     def draw_weights(self, class_id: bytes, now: Moment) -> list[tuple[Address, Wei]]:
-        """What everybody who ever counted in the class counts for in a draw now, in that order."""
+        """Weight in a draw now of each account that ever counted in the class, in order of first counting."""
         epoch = now.block // self.deployment.weight_epoch
         return self.weights.get(class_id, Weights()).all_at(epoch)
 
     # -- changes
 
     def with_job(self, job_id: JobId, job: Job) -> MarketState:
-        """With one job replaced."""
+        """The market with one job replaced."""
         return replace(self, jobs={**self.jobs, job_id: job})
 
     def quietened(self, job_id: JobId, now: Seconds) -> MarketState:
-        """A game or a demand on one of the job's claims is over."""
+        """The market after a game or a demand on one of the job's claims ended."""
         return self.with_job(job_id, replace(self.jobs[job_id], quiet_since=now))
 
     def with_claim(self, claim_id: ClaimId, state: ClaimState) -> MarketState:
-        """With one claim replaced."""
+        """The market with one claim replaced."""
         return replace(self, claims={**self.claims, claim_id: state})
 
     def with_funds(self, funds: Funds) -> MarketState:
-        """With other funds."""
+        """The market with these funds."""
         return replace(self, funds=funds)
 
 
 def new_market_state(
     deployment: Deployment, wallets: Mapping[Address, Wei], pauser: Address = ZERO_ADDRESS
 ) -> MarketState:
-    """A market that was just deployed, who holds its token, and who may pause new business."""
+    """A newly deployed market, with these token holders and this pauser."""
     funds = Funds(Ledger({wallet(account): amount for account, amount in wallets.items()}))
     return MarketState(deployment, funds, Ticks(deployment.bounds.clock_lag), guardian=Guardian(pauser))

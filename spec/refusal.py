@@ -1,7 +1,6 @@
-"""How the pure rules say no: with the name of the contracts' custom error.
+"""Refusals of the pure rules, by the name of the contracts' custom error.
 
-Contract: a function of the pure protocol either returns the next value or raises `Refused`; nothing is half
-done, since nothing is changed in place.
+Contract: a function of the specification either returns the next value or raises `Refused`.
 """
 
 from __future__ import annotations
@@ -16,6 +15,6 @@ class Refused(ValueError):
 
 
 def require(holds: bool, error: str, why: str = "") -> None:
-    """Raise Refused unless `holds`."""
+    """Raises Refused unless `holds`."""
     if not holds:
         raise Refused(error, why)

@@ -1,8 +1,7 @@
-"""Who gets what: convictions, lost challenges, compensation, settlement (docs/protocol.md, sections 4.8 and
-5).
+"""Division of amounts: convictions, lost challenges, compensation, settlement (protocol 4.8 and 5).
 
-Contract: every function splits an amount exactly; what goes in comes out, to the last unit. Amounts never
-become negative. Mirrored by ``contracts/src/market``; the twin test compares them after every event.
+Contract: every function splits an amount exactly, to the last unit, and no part is negative. Mirrored by
+``contracts/src/market``; the twin test compares them after every event.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ NOTHING = Wei(0)
 
 
 def burnt_half(amount: Wei) -> Wei:
-    """The half of a slash that is burnt, rounded up, so that nobody gains by disputing himself."""
+    """Half of a slash, rounded up, which is burnt so that nobody gains by disputing itself."""
     return Wei(amount - amount // 2)
 
 
@@ -34,11 +33,11 @@ class Conviction:
 def convict(
     solver_stake: Wei, fallen_votes: Sequence[Wei], votes: int, verifier_fee: Wei, wasted: Wei
 ) -> Conviction:
-    """Divide what was taken from the claimant, and from votes that fall with the claim (rule 5.1).
+    """Divides what was taken from the claimant, and from votes that fall with the claim (rule 5.1).
 
-    `fallen_votes`: the stake of each. `votes`: how many stand. `wasted`: what the claims that the rewind
-    makes stale are worth, the convict's own included (whose price is burnt in the end). Raises ValueError
-    where that and the fees are more than is left, which no stake that `post` takes lets happen (rule 3.1).
+    `fallen_votes`: the stake of each. `votes`: how many stand. `wasted`: worth of the claims that the rewind
+    makes stale, the convict's own included (whose price is burnt in the end). Raises ValueError if that and
+    the fees exceed what is left, which `post` rules out by its bound on the stake (rule 3.1).
     """
     slashed = Wei(solver_stake + sum(fallen_votes))
     burnt, fees = burnt_half(slashed), Wei(votes * verifier_fee)
@@ -49,27 +48,26 @@ def convict(
 
 
 def alike(reward: Wei, finders: int) -> tuple[Wei, Wei]:
-    """Equal parts of a reward (rule 5.4): the first finder's, which has what does not divide, and each
-    other's."""
+    """Equal parts of a reward (rule 5.4): the first finder's, with the remainder, and each other's."""
     each = Wei(reward // finders)
     return Wei(reward - each * (finders - 1)), each
 
 
 @dataclass(frozen=True)
 class Split:
-    """An amount divided between the fire and one account."""
+    """An amount divided between burning and one account."""
 
     burnt: Wei
     paid: Wei
 
 
 def lost_bond(bond: Wei) -> Split:
-    """A lost challenge's bond: burnt half, the rest to the defender (rule 5.3)."""
+    """Divides a lost challenge's bond: half is burnt, the defender gets the rest (rule 5.3)."""
     return Split(burnt_half(bond), Wei(bond - burnt_half(bond)))
 
 
 def convicted_vote(taken: Wei) -> Split:
-    """A convicted vote's stake: burnt half, the rest to the challenger (rule 5.3)."""
+    """Divides a convicted vote's stake: half is burnt, the challenger gets the rest (rule 5.3)."""
     return Split(burnt_half(taken), Wei(taken - burnt_half(taken)))
 
 
@@ -79,6 +77,8 @@ def position(kind: int, round_: int) -> int:
 
 
 def is_stale(claim_position: int, rewinds_then: int, rewinds: Sequence[int]) -> bool:
-    """Whether a rewind after the claim's commit went back to before its place. `rewinds_then`: rewinds
-    before the commit; `rewinds[i]`: position of rewind i."""
+    """True if a rewind since the claim's commit went back to before its place.
+
+    `rewinds_then`: number of rewinds before the commit; `rewinds[i]`: position of rewind i.
+    """
     return any(claim_position > rewind for rewind in rewinds[rewinds_then:])

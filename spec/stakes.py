@@ -1,9 +1,9 @@
 """Stakes: locks, unbonding and slashing (the Stakes contract's pure twin; draws: ``spec.weights``).
 
-Contract: amounts live in the ledger alone (buckets STAKE and UNBONDING); this module adds what is locked,
-within which caps (``spec.caps``), who asked for what back, and in which order accounts first staked
-as verifiers. A slash never fails: it takes unlocked active stake first, then stake that is unbonding, shared
-by all requests in proportion. Amounts are below 2^96.
+Contract: amounts are in the ledger only (buckets STAKE and UNBONDING). This module adds what is locked and
+within which caps (``spec.caps``), the unbonding requests, and the order in which accounts first staked as
+verifiers. A slash never fails: it takes unlocked active stake first, then unbonding stake, from all requests
+in proportion. Amounts are below 2^96.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spec.refusal import require
 
 @dataclass(frozen=True)
 class UnbondRequest:
-    """Shares of an account's unbonding pool; worth nothing once the pool was emptied (another `nonce`)."""
+    """Shares of an account's unbonding pool; worthless once the pool was emptied (another `nonce`)."""
 
     shares: int
     due: Seconds
@@ -28,7 +28,7 @@ class UnbondRequest:
 
 @dataclass(frozen=True)
 class Account:
-    """What the ledger does not say about one account in one role."""
+    """State of one account in one role beyond the ledger's entries."""
 
     locked: Wei = NOTHING
     shares: int = 0
@@ -39,17 +39,17 @@ class Account:
 
 _NOBODY = Account()
 SEIZED: Entry = (Bucket.FREE, "seized")
-"""Slashed stake on its way to where it goes; empty between events (the Tasks contract's own free balance)."""
+"""Account of slashed stake within an event (the Tasks contract's free balance); empty between events."""
 
 
 @dataclass(frozen=True)
 class Funds:
-    """The ledger and the stakes that stand on it."""
+    """The ledger, and the stakes in it."""
 
     ledger: Ledger
     accounts: Mapping[tuple[Address, Role], Account] = field(default_factory=dict)
     places: tuple[Address, ...] = ()
-    """Everybody who ever staked as a verifier, in the order of the first stake."""
+    """All accounts that ever staked as verifiers, in the order of their first stake."""
 
     # -- reading
 
@@ -58,11 +58,11 @@ class Funds:
         return self.ledger.balance(active_stake(account, role))
 
     def unbonding(self, account: Address, role: Role) -> Wei:
-        """Stake on its way out."""
+        """Stake that is unbonding."""
         return self.ledger.balance(unbonding_stake(account, role))
 
     def locked(self, account: Address, role: Role) -> Wei:
-        """Stake that stands behind claims or votes. INVARIANT: at most `active`."""
+        """Stake locked for claims or votes. INVARIANT: at most `active`."""
         return self._account(account, role).locked
 
     def unlocked(self, account: Address, role: Role) -> Wei:
@@ -76,11 +76,11 @@ class Funds:
         return unlocked if tenure is None else min(unlocked, tenure.room(client, entry.locked))
 
     def caps(self, account: Address, role: Role) -> Caps:
-        """What its owners have said that it may lock."""
+        """Caps that the account's owners have set."""
         return self._account(account, role).caps
 
     def request(self, account: Address, role: Role, index: int) -> tuple[Wei, Seconds]:
-        """What a request is worth now, and when it is due. Raises Refused(NoSuchRequest)."""
+        """Present worth of an unbonding request, and its due time. Raises Refused(NoSuchRequest)."""
         requests = self._account(account, role).requests
         require(0 <= index < len(requests), "NoSuchRequest")
         return self._worth(account, role, requests[index]), requests[index].due
@@ -88,7 +88,7 @@ class Funds:
     # -- the account's own moves
 
     def stake(self, account: Address, role: Role, amount: Wei, payer: Address) -> Funds:
-        """From the payer's free balance. Raises Refused(ZeroAmount, InsufficientBalance)."""
+        """Stakes from the payer's free balance. Raises Refused(ZeroAmount, InsufficientBalance)."""
         require(amount > 0, "ZeroAmount")
         funds = self.moved(free(payer), active_stake(account, role), amount)
         if role == Role.VERIFIER and account not in self.places:
@@ -96,7 +96,7 @@ class Funds:
         return funds
 
     def start_unbond(self, account: Address, role: Role, amount: Wei, now: Seconds, delay: Seconds) -> Funds:
-        """Out of unlocked stake. Raises Refused(ZeroAmount, InsufficientStake)."""
+        """Starts unbonding unlocked stake. Raises Refused(ZeroAmount, InsufficientStake)."""
         require(amount > 0, "ZeroAmount")
         self._require_unlocked(account, role, amount)
         entry = self._account(account, role)
@@ -108,7 +108,7 @@ class Funds:
         return funds._with(account, role, changed)
 
     def finish_unbond(self, account: Address, role: Role, index: int, now: Seconds, to: Address) -> Funds:
-        """Into the free balance of `to`. Raises Refused(NoSuchRequest, NotDue)."""
+        """Pays a due request into the free balance of `to`. Raises Refused(NoSuchRequest, NotDue)."""
         entry = self._account(account, role)
         require(0 <= index < len(entry.requests), "NoSuchRequest")
         asked = entry.requests[index]
@@ -122,13 +122,13 @@ class Funds:
         return funds._with(account, role, replace(entry, shares=left, requests=requests))
 
     def capped(self, account: Address, role: Role, caps: Caps) -> Funds:
-        """With other caps."""
+        """The funds with other caps for the account."""
         return self._with(account, role, replace(self._account(account, role), caps=caps))
 
     # -- the market's moves, each for a job of `client`
 
     def lock(self, account: Address, role: Role, amount: Wei, client: Address) -> Funds:
-        """Raises Refused(InsufficientStake, BeyondCap)."""
+        """Locks stake. Raises Refused(InsufficientStake, BeyondCap)."""
         self._require_unlocked(account, role, amount)
         require(amount <= self.room(account, role, client), "BeyondCap")
         entry = self._account(account, role)
@@ -136,7 +136,7 @@ class Funds:
         return self._with(account, role, replace(entry, locked=Wei(entry.locked + amount), caps=caps))
 
     def unlock(self, account: Address, role: Role, amount: Wei, client: Address) -> Funds:
-        """Undo a lock. INVARIANT: nothing is unlocked twice."""
+        """Unlocks stake. INVARIANT: nothing is unlocked twice."""
         entry = self._account(account, role)
         if amount > entry.locked:
             raise AssertionError(f"{account} has {entry.locked} locked, not {amount}")
@@ -146,7 +146,7 @@ class Funds:
     def slash(
         self, account: Address, role: Role, asked: Wei, client: Address, to: Entry = SEIZED
     ) -> tuple[Funds, Wei]:
-        """Take min(asked, unlocked + unbonding) into `to`; also how much that was. Never refuses."""
+        """Takes min(asked, unlocked + unbonding) into `to`; also returns that amount. Never refuses."""
         at_once = Wei(min(asked, self.unlocked(account, role)))
         funds = self.moved(active_stake(account, role), to, at_once)
         late = Wei(min(asked - at_once, self.unbonding(account, role)))
@@ -159,16 +159,16 @@ class Funds:
         return funds._with(account, role, replace(entry, caps=caps)), taken
 
     def fined(self, account: Address, role: Role, asked: Wei, client: Address) -> Funds:
-        """Slash, and burn all of it."""
+        """Slashes, and burns all of it."""
         funds, taken = self.slash(account, role, asked, client)
         return funds.burnt(SEIZED, taken)
 
     def moved(self, source: Entry, target: Entry, amount: Wei) -> Funds:
-        """A ledger move. Raises Refused(InsufficientBalance)."""
+        """Moves an amount in the ledger. Raises Refused(InsufficientBalance)."""
         return replace(self, ledger=self.ledger.move(source, target, amount))
 
     def burnt(self, source: Entry, amount: Wei) -> Funds:
-        """A ledger burn. Raises Refused(InsufficientBalance)."""
+        """Burns an amount of the ledger. Raises Refused(InsufficientBalance)."""
         return replace(self, ledger=self.ledger.burn(source, amount))
 
     def _account(self, account: Address, role: Role) -> Account:
@@ -189,5 +189,5 @@ class Funds:
 
 
 def _counted(caps: Caps, change: Callable[[Tenure], Tenure]) -> Caps:
-    """After something that counts under the caps in force, if there are any."""
+    """The funds after an amount is counted under the caps in force, if any."""
     return caps if caps.tenure is None else caps.with_tenure(change(caps.tenure))

@@ -1,8 +1,8 @@
-"""What each verifier counts for in draws, and the draw itself (docs/protocol.md 4.5).
+"""Weights of verifiers in draws, and the draw itself (docs/protocol.md 4.5).
 
-Contract: a change of stake made in epoch e of the chain's blocks counts in draws from epoch e + 2 on, so
-what is moved once a seed block is known changes no draw whose seed is recorded within an epoch's length
-after it. Amounts are the smallest unit's.
+Contract: a change of stake in epoch e of the chain's blocks counts in draws from epoch e + 2 on. So stake
+moved once a seed block is known changes no draw whose seed is recorded within an epoch after it. Amounts are
+in the smallest unit.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ DELAY_EPOCHS = 2
 
 @dataclass(frozen=True)
 class Weights:
-    """Verifiers' stakes by the epochs in which they changed, as far back as a draw still sees."""
+    """Verifiers' stakes by the epochs in which they changed, as far back as draws need them."""
 
     changes: Mapping[Address, tuple[tuple[int, Wei], ...]] = field(default_factory=dict)
-    """Of each account that ever counted, in that order: epoch and stake since, oldest first."""
+    """Epoch and stake since then, oldest first, of each account that ever counted, in order of first
+    counting."""
 
     def noted(self, account: Address, stake: Wei, epoch: int) -> Weights:
-        """With the account's stake as it is after an event of this epoch."""
+        """The weights with the account's stake after an event of this epoch."""
         if stake == 0 and account not in self.changes:
             return self
         before = [change for change in self.changes.get(account, ()) if change[0] < epoch]
@@ -35,12 +36,11 @@ class Weights:
         return Weights({**self.changes, account: (*kept, (epoch, stake))})
 
     def all_at(self, epoch: int) -> list[tuple[Address, Wei]]:
-        """What everybody counts for in a draw in this epoch, in order of first counting."""
+        """Every account's weight in a draw of this epoch, in order of first counting."""
         return [(account, self.at(account, epoch)) for account in self.changes]
 
     def at(self, account: Address, epoch: int) -> Wei:
-        """What the account counts for in a draw in this epoch: its stake at the end of the epoch before the
-        last."""
+        """The account's weight in a draw of this epoch: its stake at the end of the epoch before the last."""
         counted = NOTHING
         for since, stake in self.changes.get(account, ()):
             if since <= epoch - DELAY_EPOCHS:
@@ -51,15 +51,18 @@ class Weights:
 def draw(
     weights: Sequence[tuple[Address, Wei]], seed: bytes, count: int, keccak: Callable[[bytes], bytes]
 ) -> list[Address]:
-    """`count` distinct accounts (fewer if fewer have a weight), each drawn with probability proportional
-    to its weight among those not drawn yet. The order of `weights` matters."""
+    """Draws `count` distinct accounts, or fewer if fewer have a weight.
+
+    Each is drawn with probability proportional to its weight among those not drawn yet. The order of
+    `weights` matters.
+    """
     return list(islice(line(weights, seed, keccak), count))
 
 
 def line(
     weights: Sequence[tuple[Address, Wei]], seed: bytes, keccak: Callable[[bytes], bytes]
 ) -> Iterator[Address]:
-    """Everybody with a weight, in the order in which the seed draws them."""
+    """All accounts with a weight, in the order in which the seed draws them."""
     left = dict(weights)
     drawn = 0
     while (rest := sum(left.values())) > 0:
