@@ -1,4 +1,4 @@
-"""What every test shares: one thread for arithmetic, steady property tests, and a local chain on request."""
+"""Fixtures of all tests: one arithmetic thread, deterministic property tests, a local chain on request."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A whole market in one process on a real chain, which may lose its last blocks at any time.
+"""A whole market in one process on a real chain whose last blocks may be removed at any time.
 
-Everybody's service runs on its own journal and events, and computes a job of a few numbers. `day.lose(depth)`
-takes the last blocks away and brings as many others, without what was in them; a service that is off
-meanwhile is started again from its disk. In the end the job must have come to its end all the same, with the
-same model, everybody's tokens accounted for, and no account with anything under way.
+Every service has its own journal and events, and computes a job of a few numbers. `day.lose(depth)` replaces
+the last blocks by as many others without their transactions. A service that is off meanwhile is restarted
+from its disk. At the end the job must have finished with the same model, all tokens must be accounted for,
+and no account may have an open transaction.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ BITS = [
 DEEPEST = 64
 """Blocks that a reorganisation may take, a second each."""
 SEED_AGE = Seconds(2 * DEEPEST)
-"""What verifiers wait with their votes, so that no reorganisation replaces a seed that they have voted under:
-there are blocks of transactions, too, of which each takes a second."""
+"""Age in seconds that a seed must have before a vote, so that no reorganisation replaces it. Each transaction
+takes a block of one second, too."""
 TERMS = {
     "challenge_window": 3 * DEEPEST,
     "outer_time": 20,
@@ -89,7 +89,7 @@ class ChainDay:
     services: dict[str, Node] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     hidden: tuple[str, ...] = ()
-    """Who shows nobody its blocks; then the whistleblower demands."""
+    """Solver that serves nobody its blocks; the whistleblower then demands leaves."""
     lost: int = 0
     """Blocks that were taken away."""
 
@@ -239,7 +239,7 @@ class ChainDay:
             self.turn()
         return until()
 
-    # What it came to
+    # Outcome
 
     def claims(self, job_id: JobId) -> list[Any]:
         return list(self.markets["client"].claims(job_id))
@@ -271,7 +271,7 @@ class ChainDay:
         return total
 
     def unsound(self, job_id: JobId) -> list[str]:
-        """What is not as it must be after a day of people who are honest, but for `solvers`: nothing."""
+        """Violations after a day in which everybody but `solvers` is honest; empty if there are none."""
         found = []
         for _ in range(60):  # bonds come back when the clocks of games on fallen claims have run out
             if all(game.decided for game in self.markets["client"].games(job_id)):

@@ -1,9 +1,9 @@
-"""What a node keeps on disk, each kind as something to damage: how it is written and read.
+"""Kinds of files that a node keeps on disk, each as a subject of damage: how it is written and read.
 
-Contract: `write` makes the files of a kind as a node does, and keeps every state in which they were on the
-way; `read` reads them as a node does when it starts, and tells everything that it found. `lost` says whether
-what was read after some damage is the truth but for things that the node then has again by itself: segments
-that are trained again, ballots that are replayed, events that are read from the chain.
+Contract: `write` makes the files of a kind as a node does, and keeps each of their intermediate states;
+`read` reads them as a starting node does and returns everything found. `lost` says whether the result of a
+read after damage is true except for what the node recovers by itself: segments are trained again, ballots
+replayed, events read from the chain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tests.adversaries.role_records import (
 from tests.unit.chain.eth.fake_node import FakeNode
 
 _ASIDE: dict[str, Path] = {}
-"""What a kind needs beside its files, where nothing is damaged."""
+"""Undamaged files that a kind needs."""
 SENDER = Account.from_key(b"\x01" * 32).address
 CONTRACT = "0x" + "Aa" * 20
 EVENT = {
@@ -79,7 +79,7 @@ class Subject:
 
 
 def write_journal(folder: Path, snap: Snap) -> None:
-    """As a node that was killed leaves it: the latest changes are in the log beside the file."""
+    """The journal of a killed node: its latest changes are in the log next to the file."""
     journal = Journal(folder / "journal.db")
     journal.remember("chain", "31337:0xabc")
     for i in range(8):
@@ -229,7 +229,7 @@ def read_totals_of(folder: Path) -> dict[str, int]:
 
 
 def _counted_anew(truth: Any, found: Any) -> bool:
-    """From nothing, or from an earlier state: it is for people, and nothing depends on it."""
+    """Counted from zero or from an earlier state: people read it, and nothing depends on it."""
     return all(found[name] <= count for name, count in truth.items())
 
 
@@ -240,7 +240,7 @@ def write_log(folder: Path, snap: Snap) -> None:
 
 
 def read_log(folder: Path) -> None:
-    """Told to people only: whatever a line says, it must not stop whoever tells it."""
+    """For people only: no line may stop its reader."""
     for line in (folder / "events.jsonl").read_bytes().splitlines():
         event_of(line)
 

@@ -1,13 +1,13 @@
-"""Damages every kind of file that a node keeps, one fault at a time, and looks what a node makes of it.
+"""Damages every kind of file that a node keeps, one fault at a time, and checks what the node does.
 
-Faults: one flipped bit; a cut; a sector (512 bytes) that was never written, or reads as it was before; a
-whole file that reads as it was before, or is not there. What a node then finds is compared with what was
-written: `harmless` if it is the same, `mended` if it is the same but for what the node has again by itself,
-`told` if it is an error that names the next step. `WRONG` (another truth, and no word said) and `RAW` (any
-other exception) must not occur.
+Faults: one flipped bit; a cut; a sector (512 bytes) that was never written, or has its earlier content; a
+whole file that is missing or has its earlier content. What the node then reads is compared with what was
+written: `harmless` if equal, `mended` if equal except for what the node recovers by itself, `told` if it is
+an error that names the next step. `WRONG` (another value without an error) and `RAW` (any other exception)
+must not occur.
 
-Contract: the same number of faults and seed try the same. Faults are spread evenly over the kinds and,
-within a kind, over its files. Not guaranteed: that two faults at once are noticed.
+Contract: the same number of faults and seed give the same faults, spread evenly over the kinds and over each
+kind's files. Not guaranteed: that two faults at once are noticed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def files_of(folder: Path) -> Files:
 
 
 class Bench:
-    """One kind of record in a folder of its own."""
+    """One kind of record in its own folder."""
 
     def __init__(self, subject: Subject, folder: Path) -> None:
         self.subject = subject

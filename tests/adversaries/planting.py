@@ -42,7 +42,7 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Planted:
-    """A lie. `node`: the first wrong node, the program's length for a lie beside all nodes."""
+    """A lie. `node`: the first wrong node; the program's length if no node is wrong."""
 
     kind: str
     liar: Replay

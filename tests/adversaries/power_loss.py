@@ -1,15 +1,15 @@
-"""Cuts the power of a sending node after each of its writes, and looks what it does when it starts again.
+"""Cuts the power of a sending node after each of its writes, and checks what it does when it starts again.
 
-A node that sends transactions runs in a process of its own, under a recorder of system calls (recorder.c);
-the chain notes what it was handed. Then, for each point of the record, its folder is made as a loss of power
-may have left it there, and a node starts on it and sends the same intents again. It must send each exactly
-once, together with what had been handed to the chain before, and find its journal sound.
+A node that sends transactions runs in its own process, under a recorder of system calls (recorder.c); the
+chain notes what it received. For each point of the record, the node's folder is put into a state that a loss
+of power could have left, and a node starts on it and sends the same intents again. It must send each exactly
+once in all, and find its journal sound.
 
-What a loss of power leaves, by mode: `strict`: nothing but what was synced, and no name whose folder was
-not; `some`: of what was not synced each write and each name, or not, by lot, and one write torn in the
-middle; `late`: all that was written, as after a kill.
+What a loss of power leaves, by mode: `strict`: only what was synced, and only names whose folder was synced;
+`some`: as `strict`, plus a random part of the other writes and names, with one write torn in the middle;
+`late`: everything that was written, as after a kill.
 
-Contract: the same seed cuts the same. Not guaranteed: anything for disks that lie about what they have synced
+Contract: the same seed gives the same cuts. Not guaranteed: anything for disks that lie about syncs
 (flipped_bits.py loses such writes).
 """
 
@@ -85,7 +85,7 @@ def work(node: FakeNode, folder: Path) -> None:
 
 
 def record(folder: Path) -> list[Entry]:
-    """What the node did to its folder, write by write."""
+    """The node's writes to its folder, in order."""
     library, written = folder / "recorder.so", folder / "record"
     compiler = shutil.which("cc") or shutil.which("gcc") or "cc"
     command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(HERE.with_name("recorder.c"))]
@@ -197,11 +197,11 @@ def _kept(since: Sequence[Entry], mode: str, rng: random.Random) -> list[Entry]:
 
 
 def faults_of(record: Sequence[Entry], mode: str, rng: random.Random, folder: Path) -> list[str]:
-    """What is wrong with a node that starts again after these calls; nothing, if all is well."""
+    """Faults of a node that starts again after these calls; empty if there are none."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, data in left_after(record, mode, rng).items():
-        if not name.endswith("-shm"):  # memory that processes share; SQLite makes it anew
+        if not name.endswith("-shm"):  # memory that processes share; SQLite creates it again
             (folder / name).write_bytes(data)
     node = FakeNode()
     handed = b"".join(e.data for e in record if e.name == HANDED and e.what == "write").decode().split()

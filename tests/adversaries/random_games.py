@@ -1,8 +1,7 @@
-"""A random program, one planted fault, and two whole games: one that must convict, one that must acquit.
+"""A random program, one planted fault, and two whole games: one must convict, the other must acquit.
 
-Contract: everything follows from the seed. `arrange` gives the lie and the game about it; `judge` checks a
-verdict against what was planted. Who plays is not said here: `play_pure` does on the Court's twin, the twin
-tests do on the deployed Court.
+Contract: everything follows from the seed. `arrange` gives the lie and its game; `judge` compares a verdict
+with what was planted. `play_pure` plays on the Court's twin, the twin tests on the deployed Court.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Case:
 
     @property
     def op(self) -> str:
-        """The operation of the first wrong node; empty for a lie beside all nodes."""
+        """Operation of the first wrong node; empty if no node is wrong."""
         nodes = self.sample.program.nodes
         return nodes[self.planted.node].op.word if self.planted.node < len(nodes) else ""
 
@@ -94,6 +93,6 @@ def judge(case: Case, convicted: GameView, acquitted: GameView) -> None:
 
 
 def play_pure(case: Case) -> tuple[GameView, GameView]:
-    """Both games on the Court's twin. The slanderer is the liar: it believes its own faulty run."""
+    """Plays both games on the Court's twin. The false accuser is the liar, which trusts its faulty run."""
     liar, honest = case.planted.liar, case.honest
     return referee(case.accusation(), liar, honest), referee(case.slander(), honest, liar)

@@ -22,12 +22,12 @@ class Readings:
         self.looks = self.job_looks = 0
 
     def wrong(self, markets: dict[str, ChainMarket]) -> list[str]:
-        """What differs from a read from genesis; nothing, if all is well."""
+        """Differences from a read from genesis; empty if there are none."""
         found = [fault for name, market in markets.items() for fault in self._wrong(name, market)]
         return [*found, *self._wrong_jobs(next(iter(markets.values())))]
 
     def _wrong_jobs(self, market: ChainMarket) -> list[str]:
-        """What differs of the jobs' own ledgers, which together hold all that the market's own entry has."""
+        """Differences in the jobs' ledgers, which together hold everything in the market's own entry."""
         try:
             with market.snapshot():
                 found, seized = [], 0

@@ -1,4 +1,5 @@
-"""What solvers, verifiers and whistleblowers keep on disk, written and read as they do (`disk_subjects`)."""
+"""Files that solvers, verifiers and whistleblowers keep on disk, written and read as they do
+(`disk_subjects`)."""
 
 from __future__ import annotations
 
@@ -155,7 +156,7 @@ _REPLAYED: Any = SimpleNamespace(
 
 
 def read_replays(folder: Path) -> list[Any]:
-    """What is known of each segment, and the digest of its end's state."""
+    """What is known of each segment, with the digest of its end state."""
     kept = ReplayCache(folder, 1 << 20)
     states = [kept.state(state_root(state), _PROGRAM) for state in _STATES]
     return [

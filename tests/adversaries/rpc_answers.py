@@ -1,9 +1,8 @@
-"""An RPC node whose answers are damaged at random, and a node's whole reading and writing on top of it.
+"""An RPC node whose answers are damaged at random, and a node that reads and writes through it.
 
-What an answer may be turned into: any bytes, any JSON, any JSON-RPC, and answers of the right shape that lie.
-`Life` does with them what a solver does between two waits: it looks at the market, sends, looks after its
-transactions and its endpoints. Nothing but an `AssayError` may leave any of its parts, and once the node
-tells the truth again, the life must see it.
+Damaged answers: any bytes, any JSON, any JSON-RPC, and false answers of the right shape. `Life` does what a
+solver does between two waits: it reads the market, sends, and checks its transactions and endpoints. Its
+parts may raise nothing but an `AssayError`, and it must see the truth once the node tells it again.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def damaged(answer: Any, r: random.Random) -> Any:
 
 
 def damaged_bytes(body: bytes, r: random.Random) -> bytes:
-    """What comes instead of an answer."""
+    """Bytes in place of an answer."""
     if r.random() < 0.2:
         return r.choice(_BYTES)(r, body)
     answer = json.loads(body)
@@ -156,7 +155,7 @@ class Life:
         self.market.add("open", 4, closed=False)
         self.rpc = DamagedRpc(self.node, seed)
         self.escaped: Counter[str] = Counter()
-        """What left a part and was no AssayError."""
+        """Exceptions other than AssayError that a part raised."""
         self.handled: Counter[str] = Counter()
         pair = [self.rpc, DamagedRpc(self.node, seed)] if witness else [self.rpc]
         endpoints = Endpoints(
@@ -183,7 +182,7 @@ class Life:
         self.sent = 0
 
     def parts(self) -> dict[str, Callable[[], object]]:
-        """What a service does between two waits."""
+        """A service's work between two waits."""
         return {
             "look": self.look,
             "clock": lambda: (self.clock.now(), self.clock.block()),

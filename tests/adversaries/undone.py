@@ -35,7 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "one ulp": {"solvers": {"ann": partial(FaultySolver, plan=WeightPlan(0, 0, 0, 5))}},
     "hidden states": {"solvers": {"ann": HidingSolver}, "hidden": ("ann",)},
 }
-"""Who cheats, and how."""
+"""The cheating account, and its cheat."""
 TURNS = 400
 
 
@@ -51,7 +51,7 @@ class Loss:
 
 @dataclass
 class Undone:
-    """What came of a day."""
+    """Result of a day."""
 
     losses: list[Loss] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Undone:
 
 
 def moments(day: ChainDay) -> dict[str, int]:
-    """What has happened so far on the chain that stands, with the block of its first time."""
+    """Kinds of events on the present chain, with the block of the first of each."""
     found: dict[str, int] = {}
     market = day.markets["wendy"]
     try:

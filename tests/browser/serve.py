@@ -25,7 +25,7 @@ MOST_TURNS = 400
 
 
 def conditions(source: DaySource) -> dict[str, Callable[[], bool]]:
-    """What `until` waits for, by name."""
+    """Conditions of `until`, by name."""
     market, job_id = source.market, source.job_id
     begun = len(market.claims(job_id))
     return {

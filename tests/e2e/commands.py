@@ -1,4 +1,4 @@
-"""The ``assay`` and ``drills`` commands as processes of their own, free of the user's settings."""
+"""The ``assay`` and ``drills`` commands as processes, without the user's settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def result(command: list[str]) -> Any:
-    """What a command that succeeds gives."""
+    """Result of a command that succeeds."""
     ended = run(command)
     assert ended.returncode == 0, ended.stdout + ended.stderr[-4000:]
     return json.loads(ended.stdout)["data"]

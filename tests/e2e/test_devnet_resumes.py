@@ -107,7 +107,7 @@ def test_a_devnet_that_was_stopped_goes_on_with_the_job_that_was_under_way(poste
 
 
 def check_model(home: Path, job: str) -> None:
-    """What comes out is on the chain, and replays."""
+    """Checks that the model is on the chain and that its training replays."""
     folder = home / "model"
     ask(home, "job", "fetch", job, "--out", str(folder))
     found = ask(home, "job", "verify", str(folder), "--rpc", "--replay", "all")

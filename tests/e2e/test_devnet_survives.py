@@ -54,7 +54,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def answers(home: Path) -> list[str]:
-    """What the nodes say they do, once all of them answer and see the chain."""
+    """Status of all nodes, once each of them answers and sees the chain."""
     deadline = time.monotonic() + 60
     while True:
         shown = ask(home, "devnet", "status")

@@ -1,5 +1,8 @@
-"""A solver that is told to end in the midst of training ends soon, loses nothing but the segment under way,
-and goes on from there; whatever ends it, none of its workers is left behind."""
+"""A solver stopped in the midst of training ends soon, loses only the present segment, and resumes from
+there.
+
+However it ends, it leaves no worker behind.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PROMISED = {
     "researcher": ("segments give the receipt's roots", "is a sound job", "held-out loss"),
     "verifier": ("won by the challenger (arithmetic)", "earned as whistleblower: +"),
 }
-"""What each must have shown in the end."""
+"""Text that each tutorial must have printed at the end."""
 
 
 def test_there_is_one_for_each_of_the_four() -> None:

@@ -1,7 +1,7 @@
-"""Tutorials as what they are: commands for a person, here given by a test.
+"""Runs tutorials as a person would.
 
-A block ```sh is run in a folder of its own; one titled ``in another terminal, until it says: WORDS`` stays in
-the background; a block ```python titled ``NAME.py`` becomes that file. Nothing else is run.
+A block ```sh runs in its own folder. One titled ``in another terminal, until it says: WORDS`` stays in the
+background. A block ```python titled ``NAME.py`` becomes that file. No other block runs.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Reader:
         return ended.stdout + ended.stderr
 
     def _stay(self, text: str, words: str, limit_s: float = 120.0) -> None:
-        """Start it in a terminal of its own, and wait until it says so."""
+        """Starts it in its own terminal, and waits until it prints the words."""
         log = self._folder / f"terminal-{len(self._beside)}.log"
         with log.open("wb") as out:
             self._beside.append(

@@ -27,7 +27,7 @@ Place = tuple[Kind, int, int]
 
 @dataclass
 class Alone:
-    """What some rounds come to."""
+    """Result of some rounds."""
 
     theta: list[Tensor]
     roots: dict[Place, list[bytes]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def whole_alone(rule: DiLoCo, seed: bytes, rounds: int, shards: int = 2) -> Alon
 
 
 def streaming(rule: DiLoCo) -> Streaming:
-    """What the tiny job of three parameters is posted with."""
+    """The tiny job of three parameters as it is posted."""
     made = streaming_of([(4,), (2,), (2,)])
     return replace(made, algorithm=replace(made.algorithm, rule=Nesterov(rule.lr, rule.momentum)))
 
@@ -130,7 +130,7 @@ def stream_alone(
     absent: set[tuple[int, int]] | None = None,
     shards: int = 2,
 ) -> Alone:
-    """Streaming: every shard has parameters of its own; an older θ is mixed into them."""
+    """Streaming DiLoCo in one process: shards have their own parameters, with an older θ mixed in."""
     job, out = three_files(shards), absent or set()
     made = stream_programs(streaming, [(4,), (2,), (2,)], shards)
     merge, compress, outer = (Executor(p) for p in (made.merge, made.compress, made.outer))

@@ -62,7 +62,7 @@ def apply(view: GameView, move: Move, by: Address) -> GameView:
 
 
 def referee(game: Game, defender: Replay, challenger: Replay) -> GameView:
-    """Play to the end; whoever has no move, or none that the Court takes, loses by the clock."""
+    """Plays a game to its end; a player without a legal move loses by the clock."""
     view = fresh(1, game)
     players = {
         DEFENDER: Disputant(DEFENDER, lambda _: defender),

@@ -16,7 +16,7 @@ _AT = {
 
 
 class Balancer(Gateway):
-    """What stands before the node at `url`; `blocks`: how far the second node is behind."""
+    """Load balancer in front of the node at `url`; `blocks`: how far its second node is behind."""
 
     def __init__(self, url: str, blocks: int) -> None:
         super().__init__(url)

@@ -172,7 +172,7 @@ class DaySource:
         return {"moves": view.moves, **own_replay(provider, view, claim)}
 
     def _payments(self) -> list[Payment]:
-        """What a job of one budget has paid, as no contract told it."""
+        """Payments of a job of one budget; invented, not read from a contract."""
         escrow = int(self.market.job(self.job_id).escrow)
         given = Payment(1, 1, "escrow", "budget", account("client"), "client", escrow + 7)
         return [given, Payment(2, 1, "escrow", "price", account("bob"), "solver", -7)]

@@ -1,4 +1,4 @@
-"""What the events of a game tell of it, move by move."""
+"""A game as its events describe it, move by move."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Liar(Gateway):
 
 
 def _taken(question: dict[str, Any]) -> dict[str, Any]:
-    """What a node answers that has taken a transaction."""
+    """Answer of a node that has taken a transaction."""
     from eth_utils.crypto import keccak
 
     raw = bytes.fromhex(question["params"][0][2:])

@@ -42,7 +42,7 @@ def account(name: str) -> Address:
 
 @dataclass(frozen=True)
 class TinyFiles:
-    """What ``node.artifacts.publish_job`` stores: one loop on each side."""
+    """Files that ``node.artifacts.publish_job`` stores: one loop on each side."""
 
     inner: Program
     outer: Program
@@ -120,7 +120,7 @@ def traced_step(step: StepFunction, state: list[torch.Tensor], params: int) -> P
 
 
 def three_files(shards: int = 2) -> TinyFiles:
-    """The tiny job with its vector in three parameters, of which each goes its own way to its data's mean."""
+    """The tiny job with its vector in three parameters, each of which moves to its own data's mean."""
 
     def step(state: list[torch.Tensor], batch: torch.Tensor) -> list[torch.Tensor]:
         w, v, u, _, momentum = state
@@ -139,7 +139,7 @@ def three_files(shards: int = 2) -> TinyFiles:
 def recipe_files(
     name: str, shards: int = 2, slices: int | None = None, overlap: Overlap | None = None
 ) -> JobArtifacts:
-    """As `made_files`, traced once in a process; with tensors of their own."""
+    """As `made_files`, traced once per process, with fresh tensors."""
     made = made_files(name, shards, slices, overlap)
     genesis, outer = ([x.clone() for x in tensors] for tensors in (made.genesis, made.outer_genesis))
     return replace(made, genesis=genesis, outer_genesis=outer)

@@ -10,7 +10,7 @@ from assay.protocol.errors import AssayError
 
 
 class Later(Executor):
-    """Does what it is given when it is told to."""
+    """Runs functions when the test says so."""
 
     def __init__(self) -> None:
         self.given: list[Callable[[], None]] = []

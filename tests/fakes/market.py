@@ -1,8 +1,8 @@
-"""The contracts in memory: ``spec.lifecycle``'s pure rules, with what the chain's events would tell.
+"""The contracts in memory: ``spec.lifecycle``'s pure rules, and the events that the chain would emit.
 
-Contract: the rules are the contracts' twin (``tests/twin`` holds the two together), so what a service may do
-here it may do on the chain; a refusal is `Reverted` with the contracts' error name. Every event is mined in a
-block of its own. `supply` never changes but by `mint`.
+Contract: the rules are the contracts' twin (``tests/twin`` compares the two), so a service may do here what
+it may do on the chain. A refusal is `Reverted` with the contracts' error name. Every event is mined in its
+own block. `supply` changes by `mint` only.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class MarketState:
 
     def __init__(self, arithmetic: Arithmetic) -> None:
         self.lock = threading.RLock()
-        """Of whoever reads and writes as one, since services have threads that send."""
+        """Held while reading and writing, since services have threads that send."""
         self.time = Seconds(1_000_000)
         self.block = 100
         times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH)

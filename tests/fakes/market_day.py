@@ -39,7 +39,7 @@ def secret(name: str) -> bytes:
 
 
 def fees_of(market: FakeMarket) -> dict[JobId, Wei]:
-    """What each job has paid this account for its votes."""
+    """Fees that each job has paid this account for its votes."""
     fees: dict[JobId, Wei] = {}
     for job in market.jobs():
         views = [view for view in market.claims(job.job_id) if view.status.phase == Phase.SETTLED]
@@ -74,7 +74,7 @@ class MarketDay:
         return market
 
     def _agree(self, market: FakeMarket, class_id: bytes) -> None:
-        """Who has a verifier stake subscribes to the class, and is drawn for it from now on."""
+        """Subscribes every account with verifier stake to the class, so that it is drawn from now on."""
         me = market.me
         if market.stake(me, Role.VERIFIER).active and market.subscription(me) != class_id:
             market.subscribe(f"agree/{class_id.hex()}/{self.market_state.block}", class_id)
@@ -90,7 +90,7 @@ class MarketDay:
         return Chain(deployment.chain_id, {"Jobs": deployment.jobs})
 
     def fetch(self, job_id: JobId, folder: Path) -> dict[str, Tensor]:
-        """What `assay job fetch` writes; the parameters."""
+        """Writes the files of `assay job fetch`; returns the parameters."""
         place = self.chain, self.market_state.block
         return fetch(self.markets["client"], self.blocks(), job_id, folder, RESOURCE_LIMITS, *place)
 

@@ -66,7 +66,7 @@ class MarketNode(FakeNode):
         self.artifacts = artifacts
         self.answers: dict[str, Any] = {}
         self.views: list[str] = []
-        """What was asked for, by name."""
+        """Requests, by name."""
         self.tags: list[str] = []
         """The blocks that were asked about, request by request."""
 
@@ -92,7 +92,7 @@ class MarketNode(FakeNode):
         return next(n for n, a in ADDRESSES.items() if a == address.lower())
 
     def view(self, address: str, data: bytes) -> bytes:
-        """What a contract's view returns, asked for alone or through Lens."""
+        """Return value of a contract's view, called alone or through Lens."""
         abi = self.artifacts[INTERFACES[self.name(address)]].abi
         function = next(e for e in abi if e["type"] == "function" and selector(e) == data[:4])
         self.views.append(function["name"])

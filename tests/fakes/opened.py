@@ -1,4 +1,4 @@
-"""A job as a node's worker has it, for tests whose nodes compute in their own process."""
+"""A job as a node's worker opens it, for tests whose nodes compute in the test's process."""
 
 from __future__ import annotations
 

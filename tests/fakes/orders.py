@@ -171,7 +171,7 @@ class Unsendable(Order[object]):
 
 
 class Unread:
-    """What raises at the other end."""
+    """An object that raises when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return int, ("no number",)
@@ -209,7 +209,7 @@ class Remember(Order[int]):
 
 
 def called(context: WorkerContext, whose: str, name: str, arguments: tuple[Any, ...]) -> Any:
-    """What the node's market, blocks or books give."""
+    """Results of the node's market, blocks or books."""
     return getattr(getattr(context.desk, whose), name)(*arguments)
 
 

@@ -59,9 +59,11 @@ def end_all(
     halting: bool = False,
     roots: Roots | None = None,
 ) -> tuple[MarketState, list[Ended]]:
-    """The market after at most `most` seconds of nothing but the outsider, and what it did. `halting`:
-    clients halt their own jobs, as soon as these have a round to come (again). `roots`: of claims' segments,
-    by their root, as the chain's events tell them."""
+    """The market after at most `most` seconds in which only the outsider acts, and its actions.
+
+    `halting`: clients halt their own jobs as soon as these have a round to come (again). `roots`: of claims'
+    segments, by their root, as the chain's events give them.
+    """
     done: list[Ended] = []
     start = time
     while True:
@@ -152,7 +154,7 @@ def deadlines(market: MarketState, now: Seconds) -> Iterator[int]:
 
 
 def stakes_in_claims(market: MarketState) -> int:
-    """What claims and seats have locked: all that is, but for what holders have for their shards."""
+    """Stake that claims and seats have locked: all locked stake except holders' for their shards."""
     locked = sum(entry.locked for entry in market.funds.accounts.values())
     return locked - sum(
         job.terms.miss_penalty
@@ -163,5 +165,5 @@ def stakes_in_claims(market: MarketState) -> int:
 
 
 def bonds(market: MarketState) -> int:
-    """What lies in bonds."""
+    """Total of all bonds."""
     return market.funds.ledger.total(Bucket.BOND)

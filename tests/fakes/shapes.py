@@ -18,7 +18,7 @@ def one_loop_each(
     samples: int,
     slices: int = 1,
 ) -> dict[str, Any]:
-    """What the terms say of such a round."""
+    """Terms of such a round."""
     task = Loop(inner.root, inner.nodes, steps, segment_steps, samples)
     step = Loop(outer.root, outer.nodes, 1, 1, 0)
     links = diloco_links(inner.slots, inner.params, shards, slices)

@@ -47,8 +47,11 @@ class SlowBlocks(FakeBlocks):
 
 
 class DrippingBlocks(SlowBlocks):
-    """Each file that is `slow` never comes: it is missing once `each_s` were waited for it, and whoever asks
-    for it after that waits anew. Files that are asked for at the same time wait one after the other."""
+    """Blocks in which each `slow` file never comes.
+
+    A request for one fails after `each_s`, and so does the next. Files that are requested at the same time
+    wait one after the other.
+    """
 
     def __init__(self, network: Network, each_s: int, meanwhile: Callable[[], object]) -> None:
         super().__init__(network, each_s, meanwhile)

@@ -1,4 +1,4 @@
-"""What many tests play in the market in memory: honest people, a shard that goes away, a cheat that falls."""
+"""Scenes that many tests play in the market in memory: honest people, a lost shard, a convicted cheat."""
 
 from __future__ import annotations
 

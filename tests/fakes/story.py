@@ -1,4 +1,4 @@
-"""One job of two shards, told event by event to the pure market."""
+"""A job of two shards, played event by event on the pure market."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NOBODYS = JobId(b"\x00" * 32)
 
 @dataclass
 class Story:
-    """One job of two shards and three rounds, told event by event."""
+    """A job of two shards and three rounds, played event by event."""
 
     market_state: MarketState
     scene: Scene
@@ -68,12 +68,12 @@ class Story:
         self.market_state = transition(self.market_state, event, by, Moment(Seconds(self.time), self.block))
 
     def run_out(self, seconds: int) -> None:
-        """What is over after so many seconds passes (rule 7.4)."""
+        """Lets so many seconds pass, and the deadlines in them (rule 7.4)."""
         self.tell(e.Tick(), BOB, seconds)
         self.rest(self.market_state.ticks.lag)
 
     def rest(self, blocks: int, seconds: int = 0) -> None:
-        """So many blocks with nothing in them, a second each if not told otherwise."""
+        """Mines so many empty blocks, by default one a second."""
         self.time, self.block = self.time + (seconds or blocks), self.block + blocks
 
     def refuse(self, event: e.Event, by: Address, after_s: int = 1) -> str:
@@ -170,7 +170,7 @@ class Story:
         return e.Play(game_id, game, move)
 
     def binding(self, claim_id: ClaimId) -> e.ProveBinding:
-        """What shows that the task's second slot is not what its shard's last task left; announced."""
+        """Proof that the task's second slot differs from the output of its shard's last task; announced."""
         claim = self.claim(claim_id)
         source = self.claim(self.market_state.places[self.job_id, Kind.TASK, claim.round - 1, claim.shard])
         mine, theirs = (self.scene.state_tree(root) for root in (claim.input_root, source.output_root))
@@ -199,7 +199,7 @@ class Story:
         return e.OpenVote(state.claim, VERA, 0, start, way, traces.root, (), SALT)
 
     def disproof(self, claim_id: ClaimId, slot: int) -> e.ProveVote:
-        """What shows that Vera's trace gives another value for the slot; not announced."""
+        """Proof that Vera's trace gives another value for the slot; not announced."""
         state = self.market_state.claims[claim_id]
         (segment,) = sampling.sample_segments(state.status.seed, VERA, self.terms.loops)
         root = state.ballots[VERA].traces_root
@@ -211,7 +211,7 @@ class Story:
         self.tell(e.Announce(claim_id, proof.sample, proof.verifier, shown, SALT), WHISTLER)
 
     def silence(self, game_id: int) -> None:
-        """Whoever has to move does not."""
+        """Lets the clock of the player to move run out."""
         game = self.market_state.games[game_id].game
         self.run_out(game.move_time + 2)
         self.tell(e.Play(game_id, game, Timeout()), BOB)

@@ -55,5 +55,5 @@ def some_terms(shape: Mapping[str, Any], **said: Any) -> Terms:
 
 
 def kept_to(conditions: Conditions) -> dict[str, Any]:
-    """What terms have from their class."""
+    """Fields that terms have from their class."""
     return {name: getattr(conditions, name) for name in _OF_A_CLASS}

@@ -16,7 +16,7 @@ from tests.fakes.jobs import RESOURCE_LIMITS
 def judged_together(
     market: MarketView, blocks: Blocks, view: ClaimView, kept: ReplayCacheSpec | None = None
 ) -> list[Finding | bytes]:
-    """What each segment of a claim comes to, in two processes at a time."""
+    """Judgement of each segment of a claim, in two processes at a time."""
     job_id = view.claim.job_id
     spec = JobSpec(job_id, market.job(job_id).terms, RESOURCE_LIMITS, kept)
     home, config = Home(market, blocks), WorkerConfig(threads=1, me=market.me)

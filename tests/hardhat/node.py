@@ -1,7 +1,7 @@
-"""Hardhat's node as a process of its own: an Ethereum chain that is not Anvil, with blocks by the clock.
+"""Hardhat's node as a process: an Ethereum chain that is not Anvil, with blocks by the clock.
 
-Contract: the accounts are those of the usual development mnemonic, as Anvil's. It is installed by
-`make second-chain`; without, `NotInstalled` says so.
+Contract: its accounts are those of the usual development mnemonic, as Anvil's. `make second-chain` installs
+it; `NotInstalled` says so if it is missing.
 """
 
 from __future__ import annotations

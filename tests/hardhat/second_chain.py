@@ -1,8 +1,8 @@
 """A whole market on Hardhat's node: one job with a cheat, its dispute, the model.
 
-Deployed by `assay deploy`; every node is the command that a person runs. What the nodes ask of the chain goes
-through a gateway that counts it: no method of a development node may be among them. Blocks come by the clock,
-one a second, on both chains, so that transactions wait in a pool as they do in public.
+`assay deploy` deploys it, and every node is the command that a person runs. The nodes' requests go through a
+gateway that counts them: none may be a method of development nodes only. Both chains make a block a second by
+the clock, so transactions wait in a pool as on a public chain.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Counting(Gateway):
 
 @dataclass(frozen=True)
 class _Chain:
-    """What a devnet asks of its chain. The process is this script's, not the devnet's."""
+    """What a devnet asks of its chain. This script owns the process, not the devnet."""
 
     url: str
     pid: int

@@ -25,7 +25,7 @@ def hardhat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardhat]:
 
 
 def deployer(home: Path) -> None:
-    """The first development account, in a home of its own."""
+    """The first development account, in its own home folder."""
     home.mkdir()
     (home / "password").touch(mode=0o600)
     (home / "password").write_text("only here\n")

@@ -25,7 +25,7 @@ OPTIONS = {
     "block/stat": {"arg", "offline", "timeout"},
     "pin/add": {"arg", "recursive", "name", "progress", "timeout"},
 }
-"""What each method takes, by Kubo's reference; `offline` and `timeout` go with all."""
+"""Parameters of each method by Kubo's reference; `offline` and `timeout` go with all."""
 
 
 class RpcError(Exception):
@@ -33,7 +33,7 @@ class RpcError(Exception):
 
 
 class FakeKubo:
-    """A daemon, on a free loopback port unless told otherwise; `blocks` and `pins` are its repository."""
+    """A daemon, by default on a free loopback port; `blocks` and `pins` are its repository."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.blocks: dict[str, bytes] = {}

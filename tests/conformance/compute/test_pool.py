@@ -1,4 +1,4 @@
-"""What every pool does with orders, whatever its workers are."""
+"""Behaviour that every pool shows with orders, whatever its workers are."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ class Shelf:
 
 
 class Station(Home):
-    """A node with a job on its market, whose blocks come at once, or as slowly as they are told to."""
+    """A node with a job on its market, whose blocks come at once or as slowly as the test says."""
 
     def __init__(self, folder: Path) -> None:
         day = MarketDay(folder)
@@ -488,8 +488,7 @@ def test_an_order_that_waits_for_its_node_is_cancelled(
 
 
 def test_nothing_that_a_renewed_process_has_told_is_heard_later(make: Make, station: Station) -> None:
-    """What such a process says may be wrong: a node that has forgotten what it said must not learn it
-    anew."""
+    """Such a message may be wrong: a node that has forgotten it must not learn it again."""
     pool = make(1, station)
     for _ in range(3):
         tells = pool.submit(TellForEver())
