@@ -1,4 +1,4 @@
-"""Parameters of tests that take long, beside one of them that stays in every run."""
+"""Parameters of long tests, of which one stays in every run."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ from assay.program.lowering.tracing import UnsupportedOperation, trace_step
 ROWS, COLUMNS, INPUTS = 64, 5, 3
 FAR = 1e-3
 SMALL, TINY, NOISE = 1e-3, 1e-30, 1e-6
-"""Beside a row's largest number, at all, and of a gradient: what is further away and no wrong result."""
+"""Tolerances: relative to a row's largest number, absolute, and of a gradient; a larger difference is a
+fault."""
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 1e-8, -1e-8, 1e-4, -1e-4, 20.0, -20.0, 88.0, -88.0]
 EDGES += [1.2e-38, -1.2e-38, 1e-45, 1e30, -1e30, 3.4e38, -3.4e38, float("inf"), -float("inf"), float("nan")]
 EDGES += [1e7, -1e7, 16777217.0, 0.1, 0.3, 100.5, -100.5, 1000.0]
@@ -235,7 +236,7 @@ def by_program(tree: Tree, inputs: list[Tensor]) -> list[Tensor]:
 
 
 def near(x: Tensor, y: Tensor, within: float) -> Tensor:
-    """bool: where both are NaN, the same infinity, or close beside the largest finite number of the row."""
+    """True where both are NaN, the same infinity, or close relative to the row's largest finite number."""
     size = torch.nan_to_num(y.abs(), nan=0.0, posinf=0.0)
     close = (x - y).abs() <= within * torch.maximum(size, SMALL * size.amax(1, keepdim=True)) + TINY
     return (x == y) | (torch.isnan(x) & torch.isnan(y)) | close
@@ -249,7 +250,7 @@ def moved(inputs: list[Tensor], by: float) -> list[Tensor]:
 
 @dataclass
 class Found:
-    """What was compared, and what was wrong."""
+    """Number of comparisons, and their faults."""
 
     expressions: int = 0
     draws: int = 0

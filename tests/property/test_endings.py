@@ -1,4 +1,4 @@
-"""Invariant 21: every lock ends without its owner's enemies, whatever was done before.
+"""Invariant 21: every lock ends without the help of its owner's enemies, whatever was done before.
 
 After a random life of jobs everybody stops. An outsider without funds waits and calls what anybody may call;
 clients halt their own jobs, or do not.

@@ -16,7 +16,7 @@ KNOWN = {"std", "prod", "cumprod", "logcumsumexp", "remainder", "fmod", "mod_0.1
 SIGNS = {"atan2", "trunc_divide", "div", "floor_divide"}
 """Which tell the sign of a zero."""
 SPREAD = {"cummax", "cummin"}
-"""Whose gradient is NaN in a whole row where one of it is Inf."""
+"""Operations whose gradient is NaN in a whole row if one element of it is Inf."""
 
 
 def unexplained(found: Found, known: set[str] = KNOWN) -> list[str]:

@@ -125,7 +125,7 @@ def check_locks(market_state: MarketState) -> None:
 
 
 def owed(market_state: MarketState, job_id: bytes) -> Wei:
-    """What the unsettled claims that a job counts will be paid at most."""
+    """Most that the unsettled claims that a job counts can be paid."""
     total = 0
     for state in market_state.claims.values():
         if state.claim.job_id == job_id and market_state.counted(state):

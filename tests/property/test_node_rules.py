@@ -1,5 +1,8 @@
-"""What nodes may do when (docs/nodes.md): whatever order looks, finished orders, lost workers, restarts and
-blocks come in, an honest job ends with every claim settled, and nobody loses anything."""
+"""Rules of when nodes act (docs/nodes.md).
+
+Polls, finished orders, lost workers, restarts and blocks come in any order. An honest job always ends with
+every claim settled, and nobody loses anything.
+"""
 
 from __future__ import annotations
 

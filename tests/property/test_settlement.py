@@ -55,7 +55,7 @@ def test_a_lost_bond_or_vote_burns_at_least_half(amount: Wei) -> None:
 def test_r7_the_least_stake_covers_what_may_be_wasted(
     cap: Wei, fee: Wei, outer: Wei, unsettled: int, shards: int
 ) -> None:
-    """And the fees of the votes, and leaves a sixteenth of it to whoever finds the fault."""
+    """It also covers the votes' fees, and leaves a sixteenth to the finder of the fault."""
     terms = replace(
         TERMS, price_cap=cap, verifier_fee=fee, outer_fee=outer, max_unsettled=unsettled, shards=shards
     )

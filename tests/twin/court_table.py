@@ -1,9 +1,9 @@
 """One game on the deployed Court, move by move, between two players who only see what the chain logs.
 
-Contract: `play` opens the game as the Challenges contract would, plays it to its end and returns what the
-Court decided, in the form of the pure referee (`tests.fakes.arena`). Whoever has no move, or none that the
-Court takes, loses by the clock, which really runs out. Not guaranteed: that Challenges takes the verdict of a
-game that it does not know.
+Contract: `play` opens the game as the Challenges contract would, plays it to its end and returns the Court's
+decision in the form of the pure referee (`tests.fakes.arena`). A player without a legal move loses by the
+clock, which really runs out. Not guaranteed: that Challenges takes the verdict of a game that it does not
+know.
 """
 
 from __future__ import annotations

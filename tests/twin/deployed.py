@@ -112,7 +112,7 @@ _FOR_AN_ACCOUNT = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the contracts made of one event: the error's name, or "" and what they logged."""
+    """The contracts' result of one event: the error's name, or "" with the logs."""
 
     error: str
     logs: tuple[tuple[str, dict[str, Any]], ...] = ()
@@ -254,7 +254,7 @@ class DeployedMarket:
         by: Address,
         time_s: Seconds | None = None,
     ) -> Outcome:
-        """One transaction in a block of its own."""
+        """Sends one transaction in its own block."""
         data = "0x" + self._encoded(contract, function, arguments).hex()
         fields = {"from": by, "to": self.contracts[contract].address, "data": data, "gas": GAS}
         fields["gasPrice"] = hex(10**10)
@@ -273,11 +273,11 @@ class DeployedMarket:
         return Outcome(refusal.name or refusal.text)
 
     def ask_post(self, terms: Terms, budget: Wei, by: Address) -> Refusal:
-        """What `Jobs.post` would say; an empty name if it would accept. Nothing is sent."""
+        """Error name of `Jobs.post`; empty if it would succeed. Sends nothing."""
         return self.ask("Jobs", "post", (terms, budget), by)
 
     def ask(self, contract: str, function: str, arguments: Sequence[Any], by: Address) -> Refusal:
-        """What a call would say; an empty name if it would do. Nothing is sent."""
+        """Error name of a call; empty if it would succeed. Sends nothing."""
         data = "0x" + self._encoded(contract, function, arguments).hex()
         call = {"from": by, "to": self.contracts[contract].address, "data": data}
         try:

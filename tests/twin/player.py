@@ -1,8 +1,8 @@
-"""What may happen next in a twin run: useful events, disputes, and nonsense.
+"""Chooses the next action of a twin run: useful events, disputes, and nonsense.
 
 Contract: `Player.step` does one thing in twin and chain. Useful events are what honest and lying participants
-would do now; disputes open games and play them with random content; nonsense calls entry points with anything
-at hand, and mostly meets a refusal, which twin and chain must give alike.
+would do now. Disputes open games and play them with random content. Nonsense calls entry points with any
+values and is mostly refused, by twin and chain alike.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tests.twin.scene import INNER, Scene, program_of
 
 PLAYERS = ACCOUNTS[1:]
 ROOTS = (b"\x07" * 32, b"\x08" * 32)
-"""What finders say is right: few enough that some agree."""
+"""Roots that finders announce: few enough that some agree."""
 BENT: list[dict[str, Any]] = [
     {"state_proof": ()},
     {"ref": 0},
@@ -58,12 +58,12 @@ BENT: list[dict[str, Any]] = [
     {"leaf_proof": (bytes(32),)},
     {"node_proof": ()},
 ]
-"""What can be wrong with what is said of a vote's trace."""
+"""Faults of a claim about a vote's trace."""
 Doing = tuple[e.Event, Address]
 
 
 class Driven(Protocol):
-    """What a player drives: twin and chain side by side (`Twin`), or the pure one alone."""
+    """Target of a player: twin and chain side by side (`Twin`), or the pure market alone."""
 
     market_state: MarketState
     time: Seconds
@@ -143,7 +143,7 @@ class Player:
                 self.scene.children[event.game.digest] = move.children
 
     def _count_slices(self, event: e.Commit | e.Settle) -> None:
-        """What happens only where a round has several outer claims."""
+        """Counts events that only a round of several outer claims has."""
         market, claim = self.twin.market_state, event.claim
         if claim.kind == Kind.TASK or market.jobs[claim.job_id].terms.slices == 1:
             return
@@ -400,7 +400,7 @@ class Player:
         return e.Announce(claim_id, where, who, shown, salt), by
 
     def _shown_of(self, event: e.OpenVote | e.ProveVote) -> bytes:
-        """What stands for the root in the finding's announcement, now and then the other's."""
+        """The value in place of the root in the announcement; sometimes that of the other kind of finding."""
         if isinstance(event, e.OpenVote) or self.rng.random() < 0.1:
             return ZERO_DIGEST
         return self.twin.market_state.disproof_root(event.place, event.said.data)
@@ -416,7 +416,7 @@ class Player:
         return e.OpenVote(claim, verifier, sample, start, way, root, proof, salt)
 
     def _disproof(self, state: ClaimState, verifier: Address, salt: bytes) -> e.ProveVote:
-        """What the vote's trace says of some slot, now and then badly put."""
+        """A slot's value by the vote's trace; sometimes with a wrong place."""
         terms, claim, rng = self._job(state).terms, state.claim, self.rng
         sample = rng.randrange(terms.samples)
         segment = sampling.sample_segments(state.status.seed, verifier, terms.loops)[sample]
@@ -584,7 +584,7 @@ class Player:
         ]
 
     def job_events(self) -> list[Doing]:
-        """What clients and holders do now and then."""
+        """Occasional events of clients and holders."""
         doings = [self.posting()] if len(self.twin.market_state.jobs) < 2 else []
         for job_id, job in self.twin.market_state.jobs.items():
             anyone, shard = self.rng.choice(PLAYERS), self.rng.randrange(job.terms.shards)

@@ -1,7 +1,7 @@
-"""What a twin run talks about: two tiny programs, states and traces with known preimages, terms.
+"""Objects of a twin run: two tiny programs, states and traces with known preimages, terms.
 
-Contract: every root that a run puts on chain is remembered with what is below it, so that proofs can be made.
-States and traces are random bytes, hence almost always wrong: games about them can end in every way.
+Contract: every root that a run puts on chain is kept with its preimage, so that proofs can be made. States
+and traces are random bytes, hence almost always wrong: games about them can end in every way.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def some_links(rng: random.Random, shards: int, slices: int) -> tuple[list[Link]
 
 
 def some_loops(rng: random.Random, shards: int, samples: int, slices: int) -> dict[str, Any]:
-    """What the terms say of a round of some loops, with links of every kind."""
+    """Terms of a round of several loops, with links of every kind."""
     steps, slow = rng.choice([1, 2]), rng.choice([1, 1, 2])
     whole = steps * slow
     tasks = [Loop(INNER.root, len(INNER.nodes), 2 * whole, whole, 1, 1, slow) for _ in range(samples)]
@@ -149,7 +149,7 @@ CLASSES = [PAIR, PAIR, LONE]
 
 
 def reference(program: Program) -> ProgramRef:
-    """What the terms say about a program."""
+    """A program's reference in the terms."""
     return ProgramRef(program.root, len(program.nodes), program.slots, program.params)
 
 
@@ -176,7 +176,7 @@ class Scene:
     steps: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
     """Roots that a game's defender revealed."""
     children: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict)
-    """What a defender opened, by digest."""
+    """Children that a defender opened, by digest."""
 
     def noise(self, size: int) -> bytes:
         """Random bytes that are canonical for every dtype of the programs here."""

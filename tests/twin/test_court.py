@@ -171,7 +171,7 @@ def play(case: Case, game_id: int, players: dict[Address, Replay], liar: Address
 
 
 def best(side: Disputant, view: GameView, liar: bool) -> Move | None:
-    """The side's move. A liar may have led the game to where its own replay knows no way."""
+    """The side's next move. None if a liar has led the game where its own replay has no answer."""
     try:
         return side.move(view)
     except (WrongReplay, IncompleteHistory):
@@ -328,8 +328,8 @@ def vote_game(stage: Stage, seed: int) -> None:
 
 
 def input_case(stage: Stage, seed: int, honest: bool) -> None:
-    """Attack 35: an input state that only its claimant knows is opened, and binds to nothing; an honest
-    claimant that is made to open its own is paid."""
+    """Attack 35: a claimant opens an input state that only it knows, which binds to nothing; an honest
+    claimant that has to open its own is paid."""
     rng = random.Random(seed)
     case = begin(stage.enter(), rng, random_sample(seed, instructions=15), None)
     terms, slots = case.terms, case.terms.slots

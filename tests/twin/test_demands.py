@@ -38,7 +38,7 @@ def committed(player: Player) -> tuple[Claim, Address]:
 
 
 def said(twin: Twin, event: e.Event, by: Address) -> str:
-    """What twin and chain answer: the refusal, or nothing."""
+    """The refusal of twin and chain, or nothing."""
     before = twin.refused.copy()
     if twin.act(event, by):
         return ""
@@ -47,12 +47,12 @@ def said(twin: Twin, event: e.Event, by: Address) -> str:
 
 
 def shown(player: Player, asked: Asked) -> tuple[Chunk, ...]:
-    """What answers a demand; every slot of these programs is one leaf."""
+    """The answer to a demand; every slot of these programs is one leaf."""
     return shown_by(player.scene, asked)
 
 
 def shown_by(scene: Scene, asked: Asked) -> tuple[Chunk, ...]:
-    """The same, by whoever knows the scene's states."""
+    """The same answer, from the scene's states."""
     tree, slots = scene.state_tree(asked.state_root), scene.states[asked.state_root]
     return tuple(
         Chunk(

@@ -1,4 +1,4 @@
-"""Votes that their own traces disprove, of real programs, in twin and chain (rule 5.5)."""
+"""Votes of real programs that are disproved by their own traces, in twin and chain (rule 5.5)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.twin.conftest import Stage
 from tests.twin.test_court import CHALLENGER, SALT, SEED, STRANGER, Case, begin, open_claim, vote
 
 Voter = tuple[Address, trees.Tree, list[int]]
-"""Who has voted, its traces, and its segments."""
+"""The voter, its traces, and its segments."""
 
 
 def disproof(case: Case, attested: Replay, voter: Voter, slot: int) -> e.ProveVote:
-    """What the trace of the vote's first sample says of a slot: of a leaf that differs, if one does."""
+    """A slot's value by the trace of the vote's first sample: at a leaf that differs, if there is one."""
     verifier, traces, drawn = voter
     program, steps = case.claimed.program, case.terms.segment_steps
     end = (drawn[0] + 1) * steps
@@ -52,7 +52,7 @@ def disproof(case: Case, attested: Replay, voter: Voter, slot: int) -> e.ProveVo
 
 
 def said_of(case: Case, proof: e.ProveVote) -> str:
-    """What twin and chain answer: the refusal, or nothing."""
+    """The refusal of twin and chain, or nothing."""
     shown = case.twin.market_state.disproof_root(proof.place, proof.said.data)
     case.do(e.Announce(case.claim_id, 0, proof.verifier, shown, SALT), CHALLENGER)
     before = case.twin.refused.copy()

@@ -1,4 +1,4 @@
-"""The market's clock on both sides (rule 7.4): a halt of the chain in each kind of clock, and whoever would
+"""The market's clock on both sides (rule 7.4): a halt of the chain in each kind of clock, and attempts to
 use the rule to win or to delay."""
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def clock(request: pytest.FixtureRequest, stage: Stage) -> Iterator[tuple[Told, 
 
 
 def said(told: Told, doing: Doing) -> str:
-    """What the market says to it in the next block; empty if it is done."""
+    """The market's refusal in the next block; empty if it succeeds."""
     try:
         told.tell(*doing)
     except Refused as refusal:

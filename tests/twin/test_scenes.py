@@ -1,4 +1,4 @@
-"""Scenes of the pure market's tests, told to the contracts as well: rules that random lives seldom meet."""
+"""Scenes of the pure market's tests, played on the contracts as well: rules that random lives seldom meet."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def committed(stage: Stage, without_history: bool) -> tuple[Twin, ClaimId, Claim
 
 
 def record(twin: Twin, claim: Claim, header: e.Header | None) -> str:
-    """What twin and chain say to this header: the refusal, or nothing."""
+    """The refusal of this header by twin and chain, or nothing."""
     before = twin.refused.copy()
     if twin.act(e.RecordSeed(claim, ZERO_DIGEST, header), ANYBODY):
         return ""

@@ -1,7 +1,7 @@
-"""A story (``tests.fakes.story``) that is told to the pure market and to the deployed one.
+"""A story (``tests.fakes.story``) played on the pure market and on the deployed one.
 
-Contract: what a scene does and asserts of the pure market, the contracts have done alike; a scene that goes
-on from one moment twice (`replace`) cannot be told so.
+Contract: the contracts do the same as the pure market in each event of a scene. A scene that continues twice
+from one moment (`replace`) cannot be played so.
 """
 
 from __future__ import annotations

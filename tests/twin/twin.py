@@ -266,7 +266,7 @@ def _same(pure: str, chain: str) -> bool:
 
 
 def _hash(game: Game) -> bytes:
-    """What the Court keeps of a game."""
+    """The Court's stored hash of a game."""
     return keccak(context_hash_of(game) + words(game.cursor))
 
 

@@ -32,7 +32,7 @@ class Waits:
         return 0
 
     def stop(self) -> None:
-        """Told by a signal."""
+        """Stops as if a signal had come."""
 
 
 @pytest.mark.long

@@ -1,5 +1,7 @@
-"""A round of three members on a real local chain, with a model: what they train, sign, commit and are paid.
-And a member that lied, whom its own stage's program convicts in a game, move by move."""
+"""A round of three members on a real local chain, with a model: training, signatures, commits, pay.
+
+And a member that lied, convicted by its own stage's program in a game, move by move.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ LIE = StateFault(step=2, slot=0, element=0)
 
 @dataclass(frozen=True)
 class Member(TrainStage):
-    """A member that keeps what all have told, and may lie about its own state."""
+    """A member that keeps what all members have sent, and may lie about its own state."""
 
     fault: StateFault | None = None
     told: list[Any] = field(default_factory=list)
@@ -122,7 +124,7 @@ def honest(job: JobArtifacts) -> Replay:
 
 
 def signed(rig: Rig, claim: Claim, member: int, segment: int, root: bytes) -> tuple[Transcript, bytes]:
-    """What a member signs of a segment."""
+    """A member's signature of a segment."""
     made = Transcript(claim.claimant, member, claim.round, claim.attempt, segment * SEGMENT, SEGMENT, root)
     crews = Address(rig.client.contracts["Crews"].address)
     return made, sign_transcript(dev_account(2 + member), made, rig.client.sender.chain_id, crews)

@@ -114,7 +114,7 @@ class Rig:
         return found
 
     def transcript(self, claim: Claim) -> tuple[Transcript, Said, bytes]:
-        """What member 1 has signed of two steps, and the second of them."""
+        """Member 1's signed transcript of two steps, and the second step."""
         roots = [b"\x31" * 32, b"\x32" * 32, b"\x33" * 32]
         tree = trees.build([trees.leaf(a + b) for a, b in pairwise(roots)])
         made = Transcript(self.view().address, 1, claim.round, claim.attempt, 0, 2, tree.root)

@@ -19,7 +19,7 @@ from tests.fakes.classes import WIDE
 
 HALT_S = 600
 LAG = 40
-"""Blocks. Everybody's transactions of a turn, each in a block of its own, and the turn's own."""
+"""Blocks of a turn: one for each account's transactions, and one more."""
 
 
 class HaltedDay(ChainDay):

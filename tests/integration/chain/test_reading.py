@@ -43,7 +43,7 @@ def markets(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[ChainMar
 
 
 def alone(market: ChainView, contract: str, view: str, *arguments: Any) -> Any:
-    """A view's answer in a request of its own, by the latest block."""
+    """A view's answer in its own request, at the latest block."""
     return market.contracts[contract].read(view, *arguments)
 
 

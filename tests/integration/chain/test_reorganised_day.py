@@ -71,7 +71,7 @@ def test_attack_46_reorganisations_change_nothing_of_a_job(
 def test_attack_46_two_jobs_and_nine_reorganisations_of_6_to_20_blocks(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
 ) -> None:
-    """What once stood still at round 3, with `WrongRound` and `EarlierUnsettled` though progress read 3."""
+    """Once stopped at round 3 with `WrongRound` and `EarlierUnsettled`, although progress read 3."""
     r = random.Random(300 + seed)
     day = ChainDay(rpc, artifacts, tmp_path)
     for name in ("ann", "bob"):

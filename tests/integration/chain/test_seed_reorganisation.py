@@ -38,7 +38,7 @@ def awaiting_seed(markets: list[ChainMarket]) -> tuple[ClaimId, Claim]:
 
 
 def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
-    """What rule 4.5 gives on the chain that stands now."""
+    """The seed by rule 4.5 on the present chain."""
     block = rpc.request("eth_getBlockByNumber", [hex(view.status.seed_block), False])
     return sha256(bytes.fromhex(block["mixHash"][2:]) + view.claim_id).digest()[:16] + bytes(16)
 

@@ -105,9 +105,11 @@ def _meant(journal: Path) -> bytes:
 
 
 class Unchanged:
-    """The chain of a devnet without nodes, and all files below its home and the working directory, as they
-    were when this was made. What the chain's own process writes is left out, and with `reads` what is kept of
-    the chain's blocks and events, traced steps, and how SQLite keeps it."""
+    """Snapshot of a devnet's chain without nodes, and of all files in its home and the working directory.
+
+    Files of the chain's own process are left out. `reads` also leaves out stored blocks and events of the
+    chain, traced steps, and SQLite's own files.
+    """
 
     def __init__(self, home: Path, *, reads: bool = False) -> None:
         gc.collect()  # a journal that an earlier command left open writes its file when it goes

@@ -1,4 +1,4 @@
-"""What a person or a peer can get wrong around a devnet: it is said with its next step, nothing is lost."""
+"""Wrong input by a person or a peer around a devnet: the error names the next step, and nothing is lost."""
 
 from __future__ import annotations
 

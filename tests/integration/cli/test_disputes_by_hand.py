@@ -22,7 +22,7 @@ from tests.integration.cli.test_jobs import serving
 
 pytestmark = pytest.mark.slow
 REPR = re.compile(r"\b[A-Z][A-Za-z]+\([a-z_]+=|\bb'")
-"""What a Python repr looks like."""
+"""Pattern of a Python repr."""
 
 
 @pytest.fixture(scope="module")

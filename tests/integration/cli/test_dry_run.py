@@ -1,4 +1,4 @@
-"""`--dry-run` sends nothing and changes no file, in any command; nor does whoever answers no."""
+"""`--dry-run` sends nothing and changes no file, in any command; nor does an answer of no."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def test_every_command_is_tried() -> None:
 
 @pytest.fixture(scope="module")
 def filled(home: Path, assay: Assay) -> dict[str, str]:
-    """What the cases name: a job of which the client's own solver holds a shard, and stakes, some of which
-    can be withdrawn."""
+    """A market for all cases: a job, a shard of it held by the client's own solver, and stakes, some
+    withdrawable."""
     file = Path.cwd() / "job.toml"
     assert assay("job", "init", str(file), "--template", "mlp", "--rounds", "1").status == Exit.OK
     file.write_text(file.read_text().replace("hidden = 64", "hidden = 4"))

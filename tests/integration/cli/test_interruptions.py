@@ -22,7 +22,7 @@ GENESIS_S = 1_700_000_000
 
 
 class Place:
-    """A market on a chain of its own, which can be ended and started again from its state file."""
+    """A market on its own chain, which can be stopped and restarted from its state file."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.state, self.earlier = (

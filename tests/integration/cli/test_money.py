@@ -134,7 +134,7 @@ def test_a_node_without_old_blocks_tells_what_was_earned_but_not_when(
 
 
 def test_a_command_beside_a_running_node_takes_no_event_from_it(assay: Assay, home: Path) -> None:
-    """Both follow the same account's events: the node's file is its own while it runs."""
+    """Both follow the same account's events; while the node runs, only it writes the events' file."""
     from assay.app.settings import Flags, Settings
     from assay.app.wiring import connect
 
