@@ -104,7 +104,7 @@ def whistleblower_kind(
     whose, _, manner = rest.partition(":")
     if not (round_.isdecimal() and round_.isascii()) or not whose or manner not in MANNERS:
         form = "ROUND:SHARD or ROUND:ACCOUNT, and :silent, :slow or :votes after it, if at all"
-        raise Stop(f"{junk!r} accuses nobody", hint=f"write {form}", code="bad-fault")
+        raise Stop(f"{junk!r} names no claim to accuse", hint=f"write {form}", code="bad-fault")
     accused: int | Address = int(whose) if whose.isdecimal() and whose.isascii() else address_of(whose)
     kinds: dict[str, Callable[..., WhistleblowerService]] = {
         "": whistleblowers.JunkChallenger,

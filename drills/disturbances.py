@@ -35,7 +35,9 @@ def disturb(app: App, disturbance: Disturbance) -> str:
     """Applies a disturbance; returns a description of what was seen. Raises Stop if it did not happen."""
     devnet = recorded(app.settings.home)
     if devnet is None:
-        raise Stop("there is no devnet to disturb", hint="run the scenario again", code="no-devnet")
+        raise Stop(
+            "no devnet runs, so there is nothing to disturb", hint="run the scenario again", code="no-devnet"
+        )
     return _WAYS[disturbance.what](app, devnet, disturbance.target)
 
 

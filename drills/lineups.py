@@ -84,7 +84,7 @@ def fault_of(arguments: Sequence[str]) -> re.Match[str] | None:
 def in_round(arguments: tuple[str, ...], name: str, round_: str) -> tuple[str, ...]:
     """The same arguments with their fault in this round."""
     if not round_.isdecimal():
-        raise Stop(f"{round_!r} is no round", hint=f"write {name}@0", code="bad-fault")
+        raise Stop(f"{round_!r} is not a round", hint=f"write {name}@0", code="bad-fault")
     found = fault_of(arguments)
     if found is None:
         return arguments

@@ -201,7 +201,7 @@ class Life:
         deadline = time.monotonic() + self.limit_s
         while not self.over():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not over after {self.limit_s:.0f} s: {self.stand()}")
+                raise TimeoutError(f"the market did not finish within {self.limit_s:.0f} s: {self.stand()}")
             self.strike()
             for process in self.processes.values():
                 if not process_alive(process.pid):
@@ -221,7 +221,7 @@ class Life:
         deadline = time.monotonic() + 2 * REST_S
         while any(process_alive(process.pid) for process in self.processes.values()):
             if time.monotonic() > deadline:
-                raise TimeoutError("somebody does not stop")
+                raise TimeoutError("a node did not stop in time")
             time.sleep(0.1)
 
     # -- where it stands

@@ -352,7 +352,7 @@ def lineup_of(cheat: str, honest: list[NodeSpec]) -> list[NodeSpec]:
     if at:
         nodes = [replace(spec, arguments=in_round(spec.arguments, name, round_)) for spec in nodes]
         if nodes == scenario.nodes() and not any(fault_of(spec.arguments) for spec in nodes):
-            raise Stop(f"{name} happens whenever it can, in no round of choice", hint=f"write {name}")
+            raise Stop(f"{name} takes no round: it happens whenever it can", hint=f"write {name}")
     wanted = {spec.name for spec in honest}
     nodes = [s for s in nodes if s.role != "whistleblower" or s.name in wanted or "--accuse" in s.arguments]
     names = {spec.name for spec in nodes}

@@ -123,7 +123,10 @@ class Convictions:
     def refuse(self) -> None:
         """Raises RepeatedConviction while a person has to look before anything is committed."""
         if self.alarm:
-            raise RepeatedConviction(f"{self.alarm}; nothing was committed, nor will be", hint=self._next)
+            raise RepeatedConviction(
+                f"{self.alarm}; nothing was committed, and this node commits nothing until a person looks",
+                hint=self._next,
+            )
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ class DiskBudget:
         if needed_bytes > self._room:
             used = self.limit_bytes - self._room
             raise DiskFull(
-                f"{used:,} bytes of {self.limit_bytes:,} are taken and the next state has {needed_bytes:,};"
-                " this waits until a round is settled",
+                f"{used:,} of {self.limit_bytes:,} bytes are used, and the next state has {needed_bytes:,};"
+                " the shard waits until a round is settled",
                 hint="raise --disk, or see `assay storage ls`",
             )
         self._given += needed_bytes

@@ -316,9 +316,15 @@ class SolverService(Node):
         def commit() -> ClaimId:
             self._convictions.refuse()  # it may be a while since it was checked
             if self._convictions.heeded != computed:
-                raise Retry("a claim of ours was convicted meanwhile", hint="all is computed anew")
+                raise Retry(
+                    "a claim of this account was convicted meanwhile, so nothing was committed",
+                    hint="the node computes everything again",
+                )
             if self.market.job(claim.job_id).progress.rewinds != action.rewinds:
-                raise Retry("the round was rewound meanwhile", hint="all is computed anew")
+                raise Retry(
+                    "the job was rewound meanwhile, so nothing was committed",
+                    hint="the node computes everything again",
+                )
             return self.market.commit(key, claim, draft.roots)
 
         what = subject(action)
@@ -337,7 +343,10 @@ class SolverService(Node):
         claims = Claims(self.market.claims(action.job_id))
         found = self.tasks.draft(place, sources_of(job, claims, action.round, action.shard))
         if found is None:
-            raise Retry("what the task starts from has changed meanwhile", hint="it is looked at again")
+            raise Retry(
+                "the task's input changed meanwhile, so nothing was committed",
+                hint="the node computes it again from the new input",
+            )
         draft, loss = found
         await self._commit(action, draft, self._convictions.heeded, **_with_loss(loss))
 
@@ -360,7 +369,10 @@ class SolverService(Node):
                 claims = Claims(self.market.claims(action.job_id))
             done = standing(claims, Kind.TASK, progress.round, action.shard)
             if done is None and progress.round < progress.final_round and not progress.closed:
-                raise Retry("a round has begun whose task is owed", hint="given back once that is committed")
+                raise Retry(
+                    "a task of the new round is owed, so the shard was not given back",
+                    hint="it is given back once the task is committed",
+                )
             key = intent("release", action.job_id, action.shard, action.since)
             self.market.release(key, action.job_id, action.shard)
 

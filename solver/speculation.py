@@ -107,8 +107,9 @@ class SpeculativeStates(StateProvider):
             state = self.available_state(view, leaf)
             if state is None:
                 raise SourceMissing(
-                    f"what shard {view.claim.shard} made in round {view.claim.round} cannot be had yet",
-                    hint="nothing is done ahead of its votes",
+                    f"the output of shard {view.claim.shard} in round {view.claim.round} is not available"
+                    " yet",
+                    hint="wait: nothing is computed ahead of its votes",
                 )
             return Known(state, view.roots[leaf])
         return super().leaf(view, leaf)
@@ -220,7 +221,10 @@ class Speculation:
         found = self._committed(round_)
         expected = SpeculativeStates(self._true, round_, self._ours, self._ends)
         if not found:
-            raise SourceMissing(f"not every task of round {round_} is committed", hint="wait")
+            raise SourceMissing(
+                f"not every task of round {round_} is committed, so its outer step cannot be computed ahead",
+                hint="wait: the node tries again by itself",
+            )
         expected.work_out()
         self._tasks, self._expected = found, expected
         return expected

@@ -106,8 +106,8 @@ class Storing:
         input."""
         if task.leaves[0].root != task.input_root:
             raise ProgressLost(
-                f"what round {task.round}, shard {task.shard} starts from is not in memory as it was; nothing"
-                " was committed",
+                f"the input of round {task.round}, shard {task.shard} changed in memory; nothing was"
+                " committed",
                 hint="it is trained again; check this machine's memory and disk",
             )
         task.draft = self._draft_of(task)

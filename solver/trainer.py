@@ -294,8 +294,7 @@ class TaskTrainer:
         if leaves[0].root != root:
             self._distrust()
             raise ProgressLost(
-                f"what the outer step of round {round_} starts from is not in memory as it was; nothing was"
-                " committed",
+                f"the input of round {round_}'s outer step changed in memory; nothing was committed",
                 hint="it is read again; check this machine's memory",
             )
         ends = None if known is None else known.outer_ends(number, leaves[0].root)

@@ -64,9 +64,9 @@ class Ballots:
         kept = self._kept.get(key)
         if kept is not None and (kept.valid, kept.traces) != (ballot.valid, ballot.traces):
             raise ReplaysDiffer(
-                f"the sample of claim 0x{claim_id.hex()} was replayed twice, with different results; no vote"
-                " was sent",
-                hint="run `assay solver bench`, and a memory test: this machine computes wrongly at times",
+                f"two replays of the sample of claim 0x{claim_id.hex()} gave different results, so this"
+                " machine computes wrongly at times; no vote was sent",
+                hint="run `assay solver bench`, and a memory test",
             )
         record.write(self._path(key), _KIND, _encoded(key, ballot))
         self._fresh[key] = ballot

@@ -62,7 +62,7 @@ def crews_of(view: ChainView) -> Contract:
         return view.contracts["Crews"]
     except KeyError:
         raise NoCrews(
-            "this market was deployed before crews, so it has none; nothing was sent",
+            "this market was deployed without crews; nothing was sent",
             hint="use a market that `assay deploy` of this version has made",
         ) from None
 

@@ -95,7 +95,7 @@ class Deployment:
             raise NoDeployment(
                 f"{path} says that the contracts begin at block {deployment.first_block}, and the chain is at"
                 f" block {head}; nothing was done",
-                hint="wait until the node is synced, or mend firstBlock: fetch the file again",
+                hint="wait until the node is synced, or fetch the file again: its firstBlock may be wrong",
             )
         for name, address in deployment.addresses.items():
             found = _code_hash(rpc, address)
@@ -195,8 +195,9 @@ def deploy(
         receipt = sender.send(prepared.key(name), Call(None, code, f"deploy {name}"))
         if receipt.contract is None or to_checksum_address(receipt.contract) != addresses[name]:
             raise DeploymentFailed(
-                f"{name} landed at {receipt.contract} and not at {addresses[name]}, because"
-                " this account sent something else meanwhile; the other contracts point to the wrong place",
+                f"{name} landed at {receipt.contract} and not at {addresses[name]}, because this account sent"
+                " something else meanwhile; the other contracts point to the wrong address, so this market is"
+                " unusable",
                 hint="deploy again under a new label, with an account that nothing else uses",
             )
         blocks.append(receipt.block_number)

@@ -73,7 +73,8 @@ class Lens:
         found: list[dict[str, Any]] = self._contract.read("read", calls, block=block)
         if len(found) != len(batch):
             raise WrongAnswer(
-                f"{len(batch)} views were asked and {len(found)} answered", hint="use another node"
+                f"the node answered {len(found)} of {len(batch)} views; nothing was concluded",
+                hint="use another node",
             )
         return found
 

@@ -489,6 +489,6 @@ class ChainMarket(ChainView):
             if log["address"].lower() == target.address.lower() and topics[:1] == [topic(entry)]:
                 return decode_log(entry, topics, bytes.fromhex(log["data"][2:]))
         raise MalformedData(
-            f"{contract} did not emit {event} in {receipt.tx_hash}",
-            hint="the deployment may be of other code",
+            f"{contract} did not emit {event} in {receipt.tx_hash}, so what the transaction did is not known",
+            hint="the deployment may have other code: `assay doctor` compares it",
         )

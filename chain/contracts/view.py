@@ -230,7 +230,9 @@ class ChainView:
         with self._pinned() as index:
             terms = index.jobs.get(job_id)
             if terms is None:
-                raise Unknown(f"there is no job 0x{job_id.hex()} on this market", hint="assay job ls")
+                raise Unknown(
+                    f"there is no job 0x{job_id.hex()} on this market", hint="`assay job ls` lists the jobs"
+                )
             if job_id in self._closed:
                 return self._closed[job_id][1]
             self._answers.gather(standing_keys(job_id))
@@ -276,7 +278,8 @@ class ChainView:
             job_id = index.job_of(claim_id)
             if job_id is None:
                 raise Unknown(
-                    f"there is no claim 0x{claim_id.hex()} on this market", hint="assay job show JOB"
+                    f"there is no claim 0x{claim_id.hex()} on this market",
+                    hint="`assay job show JOB` lists the claims",
                 )
             self._claims.ask(index, [claim_id], self._claims_ahead(job_id))
             return self._claims.view(claim_id)
@@ -297,7 +300,9 @@ class ChainView:
         with self._pinned() as index:
             found = index.games.get(game_id)
             if found is None:
-                raise Unknown(f"there is no game {game_id} on this market", hint="assay dispute ls")
+                raise Unknown(
+                    f"there is no game {game_id} on this market", hint="`assay dispute ls` lists the games"
+                )
             return found
 
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:

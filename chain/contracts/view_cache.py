@@ -128,7 +128,8 @@ class Answers:
         block = get_block(self._rpc, self.block)
         if block is None or hash_of(block) != self._hash.lower():
             raise RpcUnreachable(
-                f"block {self.block} was replaced while it was read; nothing was concluded", hint="look again"
+                f"a reorganisation replaced block {self.block} while it was read; nothing was concluded",
+                hint="repeat the command; a node does so by itself",
             )
 
 

@@ -61,7 +61,7 @@ class Contract:
         entry = find(self.abi, "function", function, len(arguments))
         if not data and entry["outputs"]:
             raise WrongAnswer(
-                f"{self.name}.{function} gave nothing: there is no such contract at {self.address}",
+                f"{self.name}.{function} returned nothing: there is no such contract at {self.address}",
                 hint="the deployment file may belong to another chain, or the node may be behind",
             )
         try:

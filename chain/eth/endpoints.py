@@ -340,8 +340,9 @@ class Endpoints(Rpc):
         self.counters["disagreed"] += 1
         others = ", ".join(one.url for one in self._all if one is not by)
         raise EndpointsDisagree(
-            f"{by.url} and {others} give different answers to {method}; nothing was done",
-            hint="one of them lies or is broken: compare them with a third, and leave it out of --rpc-url",
+            f"{by.url} and {others} give different answers to {method}, so one of them is wrong; nothing was"
+            " done",
+            hint="compare them with a third, and leave the wrong one out of --rpc-url",
         )
 
     def _proven(self, params: list[Any]) -> Any:

@@ -111,7 +111,7 @@ class Keystore:
         address = _address(path)
         if address is None:
             raise KeyProblem(
-                f"{path} is damaged, or is no key file: account {name} cannot be used",
+                f"{path} is damaged or not a key file, so account {name} cannot be used; nothing was signed",
                 hint="restore the file from a backup; without its key the account is lost",
             )
         return StoredAccount(name, address, path)
@@ -134,7 +134,7 @@ class Keystore:
             ) from None
         if account.address != stored.address:
             raise KeyProblem(
-                f"the file of account {name} states another address than its key has; nothing was signed",
+                f"the file of account {name} names another address than its key's; nothing was signed",
                 hint="restore the file from a backup",
             )
         return account

@@ -52,8 +52,8 @@ class Nonces:
         for _ in range(_CONFIRMATIONS):
             if self._at(self._rpc.eth.block_number) != count:
                 raise RpcUnreachable(
-                    f"the node is not sure how many transactions {self._address} has sent;"
-                    " nothing was signed",
+                    f"the node gives different numbers of transactions for {self._address}; nothing was"
+                    " signed",
                     hint="repeat the command",
                 )
         return count
@@ -78,7 +78,8 @@ class Nonces:
         first, last = self.next(), max(intent.nonce or 0 for intent in open_intents)
         if last - first > _WIDEST_GAP:
             raise NonceTaken(
-                f"{open_intents[-1].call.purpose} has nonce {last}, the account is at {first}: a node lied",
+                f"{open_intents[-1].call.purpose} was signed with nonce {last}, and the account is at"
+                f" {first}: a node gave a false nonce, and no transaction is mined until the gap is filled",
                 hint="send the missing transactions with another wallet, or use another account",
             )
         held = self._journal.held_nonces(self._address, first)

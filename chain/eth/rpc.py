@@ -140,8 +140,9 @@ class HttpRpc(Rpc):
                 raise RpcFailed(method, 413, f"the request is too large (HTTP status {status})", "")
             if status == 429:
                 raise RateLimited(
-                    f"{self.shown_url} is asked too often (HTTP status 429); nothing was concluded from that",
-                    hint="this is tried again, more slowly; an endpoint that allows more is quicker",
+                    f"{self.shown_url} limits its requests (HTTP status 429); nothing was concluded from"
+                    " that",
+                    hint="it is asked again, more slowly; an endpoint with a higher limit is faster",
                 )
             if status != 200:
                 raise self._unreachable(method, f"HTTP status {status}")

@@ -302,9 +302,9 @@ class Sender:
         limit = self.policy.spend_limit_wei
         if limit is not None and self.journal.committed_wei(self.address) + plan.cost_wei > limit:
             raise SpendLimit(
-                f"{intent.call.purpose}: would exceed the spending limit of {limit} wei;"
-                " no transaction was sent",
-                hint="raise --max-spend, or leave it",
+                f"{intent.call.purpose}: would exceed the spending limit of {limit} wei; no transaction was"
+                " sent",
+                hint="give a higher --max-spend, or leave the option out",
             )
         chain_nonce, offer = self._nonces.to_sign_from(), (plan.max_fee_wei, plan.tip_wei)
         return self.journal.sign(
@@ -370,9 +370,9 @@ class Sender:
             return intent
         if found is None:
             raise NonceTaken(
-                f"{intent.call.purpose}: nonce {nonce} of {self.address} is used, and the node shows no"
-                " transaction that used it; whether it took effect is not known, and it is not sent again",
-                hint="look at what the chain says of it; repeat the command only if it is still wanted",
+                f"{intent.call.purpose}: nonce {nonce} of {self.address} is used, and the node does not show"
+                " by which transaction; whether this one took effect is not known, and it is not sent again",
+                hint="check its effect on the chain, and repeat the command only if it is missing",
             )
         intent = self._sign_first(intent)
         self._broadcast(intent)

@@ -57,4 +57,4 @@ def test_w7_an_endpoint_that_refuses_everything_is_an_error_and_no_empty_list(
         for words in (("job", "ls"), ("dispute", "ls"), ("stake", "ls"), ("account", "balance", "client")):
             ran = assay("-r", gateway.url, *words)
             assert ran.status == Exit.UNREACHABLE and ran.error["code"] == "rate-limited", words
-            assert "asked too often" in ran.error["message"], words
+            assert "limits its requests" in ran.error["message"], words

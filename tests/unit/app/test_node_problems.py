@@ -106,7 +106,7 @@ def behind(folder: Path) -> Status:
 def limited(folder: Path) -> Status:
     """W7: an endpoint that allows few requests."""
     error = RateLimited(
-        "http://one is asked too often (HTTP status 429)", hint="an endpoint that allows more"
+        "http://one limits its requests (HTTP status 429)", hint="an endpoint with a higher limit"
     )
     one = Flaky("http://one", FakeNode())
     one.faults = [error] * 4

@@ -1,4 +1,4 @@
-"""What a node is told to do wrong: what may be written, what comes of it, and what is refused."""
+"""Options for cheating nodes: which texts are valid, what each does, and which are refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_junk_challenge_is_read(text: str, made: type, accused: object) -> Non
 
 @pytest.mark.parametrize("text", ["", "1", "1:", "x:0", "-1:0", "1:0:loud", "1:0:slow:silent", "²:0"])
 def test_what_accuses_nobody_is_refused_with_what_may_be_written(text: str) -> None:
-    with pytest.raises(Stop, match="accuses nobody") as refused:
+    with pytest.raises(Stop, match="names no claim to accuse") as refused:
         whistleblower_kind(text, nobody)
     assert refused.value.hint.startswith("write ")
 

@@ -62,7 +62,7 @@ def test_blocks_are_counted_again_once_a_quarter_of_the_room_is_given_away() -> 
         budget.require(20)
     assert counted == [600], "100 of 400"
     used[0] = 985
-    with pytest.raises(DiskFull, match="985 bytes of 1,000"):
+    with pytest.raises(DiskFull, match="985 of 1,000 bytes"):
         budget.require(20)
     used[0] = 100
     budget.require(20)
@@ -122,7 +122,7 @@ def test_what_the_operator_gives_or_most_of_what_is_free(tmp_path: Path) -> None
     assert (given.limit_bytes, given.shards) == (2_000_000, 4)
     store.put(b"x" * 1000)
     given.require(1_999_000)
-    with pytest.raises(DiskFull, match="1,000 bytes of 2,000,000"):
+    with pytest.raises(DiskFull, match="1,000 of 2,000,000 bytes"):
         given.require(1_999_001)
     assert disk_budget(store, None, 1).limit_bytes > 1000
     assert parse_bytes("3kB") == 3000

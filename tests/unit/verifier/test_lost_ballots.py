@@ -59,7 +59,7 @@ def test_a_vote_that_comes_out_otherwise_the_second_time_is_not_sent(day: Market
     record.write(file, KIND, {**body, "traces": ["11" * 32]})
     v0 = day.verifier("v0")
     assert day.run(lambda: bool(v0.status.questions), turns=20)
-    assert "replayed twice, with different results" in str(v0.status.questions)
+    assert "two replays of the sample" in str(v0.status.questions)
     assert not day.named("voted") and not v0.status.abandoned
 
 

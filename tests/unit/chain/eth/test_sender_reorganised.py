@@ -1,5 +1,4 @@
-"""The sender's account after reorganisations: whole again, whatever their depth, and whoever was off
-meanwhile."""
+"""The sender's account recovers from reorganisations of any depth, also if it was off meanwhile."""
 
 from __future__ import annotations
 
@@ -266,7 +265,7 @@ def test_effects_without_a_block_are_not_sent_twice(tmp_path: Path, states: bool
     assert node.nonce_at(ACCOUNT.address) == 2 and mined(node) == [b"before"], "the fault was planted"
     again = start(node, tmp_path)
     mine(node, 20)
-    with pytest.raises(NonceTaken, match="no transaction that used it"):
+    with pytest.raises(NonceTaken, match="does not show by which transaction"):
         again.resume()
     assert again.resume() == [], "said once"
     assert mined(node) == [b"before"], "the same is not sent again"
@@ -279,7 +278,7 @@ def test_who_waits_for_effects_without_a_block_is_told(tmp_path: Path) -> None:
     sender = start(node, tmp_path, Time(on_sleep=node.mine))
     sender.submit("k", CALL)
     node.forget_block()
-    with pytest.raises(NonceTaken, match="no transaction that used it"):
+    with pytest.raises(NonceTaken, match="does not show by which transaction"):
         sender.wait("k")
     assert mined(node) == []
 
@@ -295,7 +294,7 @@ def test_a_node_without_the_settled_state_is_waited_for(tmp_path: Path) -> None:
     time = Time(on_sleep=node.mine)
     again = start(node, tmp_path, time)
     assert [intent.key for intent in again.resume()] == ["k"], "nothing is believed yet, nothing is lost"
-    with pytest.raises(NonceTaken, match="no transaction that used it"):
+    with pytest.raises(NonceTaken, match="does not show by which transaction"):
         again.wait("k")
     assert time.now > 0 and mined(node) == []
 

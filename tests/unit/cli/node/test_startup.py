@@ -20,7 +20,7 @@ from tests.fakes.market_node import MarketNode, Open
 from tests.unit.chain.contracts.conftest import market_of, node, sender
 
 __all__ = ["market_of", "node", "sender"]
-OFTEN = RateLimited("http://one is asked too often (HTTP status 429)", hint="name another one")
+OFTEN = RateLimited("http://one limits its requests (HTTP status 429)", hint="name another one")
 LIES = EndpointsDisagree(
     "http://one and http://two give different answers to eth_getLogs", hint="compare them"
 )
@@ -50,7 +50,7 @@ def test_w7_a_node_that_is_refused_at_its_start_tries_again_and_wakes_somebody_a
     found: Any = connected(app, [tell], slept.append)
     assert found == "connected"
     assert slept == [1.0, 2.0, 4.0, 8.0, 16.0, 16.0, 16.0]
-    assert len(said) == 7 and "asked too often" in said[0] and "tried again in 1 s" in said[0]
+    assert len(said) == 7 and "limits its requests" in said[0] and "tried again in 1 s" in said[0]
     assert len(told) == 1 and "the node starts once the chain answers" in told[0]["text"]
 
 
