@@ -1,4 +1,4 @@
-"""What unit tests share: a market in memory, and a user who has settled nothing."""
+"""Fixtures of unit tests: a market in memory, and a user without settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def day(tmp_path: Path) -> MarketDay:
 
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder in which commands are given, with a home of its own and no settings."""
+    """An empty working directory, with an empty home folder and no settings."""
     for name in os.environ:
         if name.startswith(("ASSAY_", "ETH_")):
             monkeypatch.delenv(name)

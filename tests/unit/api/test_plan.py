@@ -103,7 +103,7 @@ def test_an_algorithm_of_ones_own_has_its_rate_and_momentum_itself() -> None:
 
 
 def traced(plan: Plan) -> JobArtifacts:
-    """What a market would publish of a small model by the plan."""
+    """The files that a market would publish for a small model by the plan."""
     torch.manual_seed(0)
     data = Dataset(LabelledLayout(4, 255.0), bytes(range(5)) * 8, b"")
     return traced_job(torch.nn.Linear(4, 5), cross_entropy, Sgd(0.1), data, plan, at_once)[1]

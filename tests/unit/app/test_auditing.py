@@ -1,4 +1,4 @@
-"""A client audits a tenth of its own jobs unless it says otherwise, and is told what that lacks."""
+"""A client audits a tenth of its jobs by default, and reads what the audit lacks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def jobs(tmp_path: Path) -> list[JobView]:
 
 
 class Kept(Output):
-    """What is said, line by line."""
+    """Output lines."""
 
     def __init__(self) -> None:
         super().__init__(as_json=False, quiet=False)
@@ -56,7 +56,7 @@ def connected(jobs: list[JobView], free: int = BOND) -> Any:
 
 
 class Service:
-    """An audit that waits to be told to stop."""
+    """An audit that waits for its stop."""
 
     begun: list[Service]
 
@@ -81,7 +81,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Service]:
 
 
 def said(app: App, act: Callable[[], object]) -> str:
-    """What is said meanwhile."""
+    """Output of a block."""
     kept = app.output
     assert isinstance(kept, Kept)
     kept.lines.clear()

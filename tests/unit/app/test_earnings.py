@@ -1,4 +1,4 @@
-"""What an account's earnings come to over its time, with gas taken off."""
+"""An account's earnings over its whole time, less gas."""
 
 from __future__ import annotations
 

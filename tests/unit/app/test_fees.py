@@ -1,4 +1,4 @@
-"""What each job has paid an account for votes is read on from the vault's own events."""
+"""The fees that each job paid an account for votes are read incrementally from the vault's events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands for a job's id: `latest`, a name, its first digits."""
+"""Ways to name a job: `latest`, a name, the first digits of its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node says of itself: shown as text, bounded, and refused where it is something else."""
+"""A node's status: shown as text, bounded, and refused if it is anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What solvers say of their prices and speeds: read strictly, and shown beside the chain's stakes."""
+"""Solvers' announced prices and speeds: parsed strictly, and shown with the chain's stakes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_is_no_count_is_none(value: object) -> None:
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, as_json: bool = False, **more: Any) -> str:
-    """What is shown of three solvers, of which one does not answer."""
+    """The output for three solvers, of which one does not answer."""
     stakes = {ANN: 5, BOB: 9, EVE: 7}
     urls = {ANN: "http://ann", BOB: "http://bob", EVE: "http://eve", Address("0x" + "4" * 40): ""}
     market = SimpleNamespace(

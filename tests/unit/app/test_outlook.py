@@ -1,4 +1,4 @@
-"""What goes on in a job, at every moment of a job that the fake market plays."""
+"""The description of a job's progress, at every moment of a job that the fake market plays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command prints is what it was given: brackets are no markup."""
+"""A command prints its text unchanged: brackets are not markup."""
 
 from __future__ import annotations
 

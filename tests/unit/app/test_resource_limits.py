@@ -107,7 +107,8 @@ def test_in_a_container_that_pytorch_fills_no_job_fits(monkeypatch: pytest.Monke
 
 
 def test_attack_T40_a_dataset_is_no_larger_than_the_nodes_memory_allows() -> None:
-    """A file of repeated blocks is a few hundred kilobytes to whoever publishes it, and whole in memory."""
+    """A file of repeated blocks takes its publisher a few hundred kilobytes, and its reader its whole
+    size."""
     assert limits_of("1GB").dataset_bytes == limits_of("1GB").state_bytes == 500_000_000
     assert limits_of("64GB").dataset_bytes == 4 << 30
 

@@ -1,4 +1,4 @@
-"""What a node says of itself, as ``assay devnet status`` shows it."""
+"""A node's status, as ``assay devnet status`` shows it."""
 
 from __future__ import annotations
 

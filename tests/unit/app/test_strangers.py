@@ -26,7 +26,7 @@ MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module", params=["node", "dashboard"])
 def face(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The base URL of a face; beside what it serves lies a secret."""
+    """Base URL of a server; a secret lies next to the files that it serves."""
     folder: Path = tmp_path_factory.mktemp(request.param)
     (folder / "secret").write_bytes(SECRET)
     app: Any
@@ -48,7 +48,7 @@ def face(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def answer(face: str, sent: bytes) -> bytes:
-    """What comes for these bytes, until the other side closes or says no more for a second."""
+    """The answer to these bytes, until the other side closes or is silent for a second."""
     place = urlsplit(face)
     got = b""
     with socket.create_connection((place.hostname, place.port), timeout=1.0) as line:

@@ -1,4 +1,5 @@
-"""What a node says of its workers: in words, on its page, to Prometheus; what is made of a stranger's."""
+"""A node's status of its workers: as text, on its page, for Prometheus; and a stranger's, which may be
+anything."""
 
 from __future__ import annotations
 

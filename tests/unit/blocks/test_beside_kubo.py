@@ -1,4 +1,5 @@
-"""A block store beside a Kubo daemon: what is published is in both, what is missing is asked of it."""
+"""A block store with a Kubo daemon: published blocks are in both, and missing ones are asked of the
+daemon."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_invariant_atomic_writes_interrupted(store: BlockStore, monkeypatch: pyt
 
 
 def test_invariant_atomic_writes_killed(store: BlockStore) -> None:
-    """What a killed process leaves in tmp/ is never a block, and is swept once it is old."""
+    """Files that a killed process leaves in tmp/ are never blocks, and are removed once they are old."""
     kept = store.put(b"kept")
     stray = store.root / "tmp" / "123-abc"
     stray.write_bytes(b"half a blo")

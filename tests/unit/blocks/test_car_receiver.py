@@ -1,4 +1,4 @@
-"""What comes of a CAR: when it is absorbed, and that nothing which nobody asked for is kept."""
+"""Reading a CAR: when it is absorbed, and that no unrequested block is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Of:
         allowed: list[Cid] = CIDS,
         beside: Callable[[], object] = lambda: None,
     ) -> None:
-        """`beside` is called with each block that is taken."""
+        """`beside` is called with each block that is accepted."""
         self.store, self.missing, self.taken = BlockStore(folder), set(CIDS[:3]), list[Cid]()
         self.now_s, self._beside = 5.0, beside
         self.arrival = Arrival(

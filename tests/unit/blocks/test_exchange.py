@@ -427,7 +427,7 @@ def test_car_keeps_only_what_was_wanted(store: BlockStore) -> None:
     ids=["flipped", "cut", "unasked", "endless", "garbage", "stalled", "refuses", "hangs", "absent"],
 )
 def test_car_from_a_bad_peer_loses_nothing(store: BlockStore, peer: Peer, banned: bool) -> None:
-    """What arrived intact is kept, the rest is reported missing, and another peer can complete it."""
+    """Intact blocks are kept, the others are reported missing, and another peer can complete the file."""
     with exchange(store, Net(a=peer)) as client:
         missing = client.fetch_car(ROOT, CIDS, [ROOT], 100)
         held = {Cid.parse(cid) for cid in store.cids()}
@@ -456,7 +456,8 @@ def test_what_came_last_of_a_car_that_stalls_is_kept(store: BlockStore) -> None:
 
 
 def test_attack_T38_a_hold_ends_whatever_came_last(store: BlockStore) -> None:
-    """Who sends junk before a hold ends is not left for another peer, as if there were time left."""
+    """A peer that sends junk before a hold ends is not replaced by another one, since there is no time
+    left."""
     junk = list[bytes]()
 
     async def sends_junk() -> AsyncIterator[bytes]:
@@ -519,7 +520,7 @@ QUICK = ExchangeConfig(block_deadline_s=0.3, grace_s=0.05, patience_s=(0.02, 0.0
 
 @pytest.mark.parametrize("known", ["publisher", "stake", "nothing"])
 def test_a_thousand_false_peers_beside_an_honest_one(store: BlockStore, known: str) -> None:
-    """A thousand endpoints that cost nothing: whoever has a stake, or has delivered once, is asked alone."""
+    """A thousand endpoints that cost nothing: only peers with stake or an earlier delivery are asked."""
     net = sybil_net(1000)
     infos = [PeerInfo(url, int(known == "stake" and url == "http://honest")) for url in net.urls()]
     asked_alone = 0
@@ -540,7 +541,7 @@ def test_a_thousand_false_peers_beside_an_honest_one(store: BlockStore, known: s
 
 
 def test_strangers_have_budgets_and_the_staked_are_asked_all_the_same(store: BlockStore) -> None:
-    """A budget that is used up by strangers costs nothing to whoever has something at stake but rests."""
+    """Strangers that use up a budget do not affect peers with stake, except by their rests."""
     net = Net(**{f"s{i}": streams(floods) for i in range(50)}, staked=refuses)
     config = replace(QUICK, stranger_bytes=5 * MAX_BLOCK_BYTES, fanout=2, rounds=1)
     infos = [PeerInfo(url, int("staked" in url)) for url in net.urls()]
@@ -614,7 +615,8 @@ def test_a_car_of_drips_is_given_up_for_single_blocks(store: BlockStore) -> None
 
 
 def test_a_disk_that_is_slow_is_not_the_peers_fault(store: BlockStore) -> None:
-    """What has come is hashed and written beside the transfer, and the stall's clock stands still."""
+    """Received blocks are hashed and written in parallel with the transfer, and the stall timer stops
+    meanwhile."""
     threads = set()
 
     async def parts() -> AsyncIterator[bytes]:

@@ -180,8 +180,8 @@ def test_peers_can_be_replaced(node: NodeBlocks, far: BlockStore) -> None:
 def test_attack_T34_a_files_blocks_have_one_time_together(
     far: BlockStore, wire: Counting, tmp_path: Path, least: float
 ) -> None:
-    """Twenty leaves, each within its own time: a file that is slower than the least rate is not waited for,
-    and what came of it is there when it is asked for again."""
+    """Twenty leaves, each within its own limit. A file slower than the minimum rate is given up, and its
+    received blocks are there at the next request."""
 
     async def late(request: httpx.Request) -> httpx.Response:
         if request.url.params["format"] == "car":
@@ -224,7 +224,7 @@ class Late(httpx.AsyncBaseTransport):
 
 @pytest.fixture
 def late(tmp_path: Path, wire: Counting) -> Iterator[NodeBlocks]:
-    """Whose peer gives a block every 50 ms, each file of 20 within its own time."""
+    """A node whose peer gives a block every 50 ms, each file of 20 within its limit."""
     store = BlockStore(tmp_path / "late")
     config = ExchangeConfig(parallel=1, file_grace_s=60.0, block_deadline_s=60.0, grace_s=60.0)
     with Exchange(store, ["http://far"], config, transport=Late(wire, 0.05)) as exchange:
@@ -233,8 +233,8 @@ def late(tmp_path: Path, wire: Counting) -> Iterator[NodeBlocks]:
 
 @pytest.mark.long
 def test_attack_T38_all_files_of_a_look_have_one_time_together(late: NodeBlocks, far: BlockStore) -> None:
-    """Each file would come in its own time; all together are put off, and what came of them is there when
-    they are asked for again."""
+    """Each file alone is within its limit. All together are deferred, and their received blocks are there
+    at the next request."""
     files = {file_in(far, bytes(range(at, at + 40))): bytes(range(at, at + 40)) for at in (0, 40, 80)}
     hold = late.within(1.2)
     with pytest.raises(Deferred, match="blocks received so far are kept"):
@@ -290,7 +290,7 @@ def test_attack_T38_what_never_comes_is_missing_however_short_the_looks(
 def test_a_file_that_was_put_off_is_not_streamed_anew(
     far: BlockStore, wire: Counting, tmp_path: Path
 ) -> None:
-    """A stream begins with what is here already: one that is cut each time would never come further."""
+    """A stream skips blocks that are here already; otherwise one that is cut each time would never finish."""
     data, near = bytes(range(100)), BlockStore(tmp_path / "near")
     cid, stuck = file_in(far, data), [True]
 
@@ -325,7 +325,8 @@ class Drip(httpx.AsyncByteStream):
 
 
 def test_attack_T42_files_that_never_come_are_all_found_missing(tmp_path: Path) -> None:
-    """Five of them, of which no two fit one look: the first is not begun anew before the last was tried."""
+    """Five such files, of which no two fit into one poll: the first is not tried again before the last was
+    tried."""
     asked: list[str] = []
 
     async def answer(request: httpx.Request) -> httpx.Response:

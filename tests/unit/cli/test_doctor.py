@@ -124,7 +124,7 @@ def test_attack_T47_what_is_behind_ends_a_command_with_status_7() -> None:
 
 
 def reach_of(url: str, rpc: str, others: dict[str, str]) -> doctor.Line:
-    """What doctor says of where an account announces, with the others' nodes."""
+    """doctor's lines about an account's announced URL, by the other nodes' answers."""
     market: Any = SimpleNamespace(endpoints=lambda: {"0xme": url, **others})
     app: Any = SimpleNamespace(settings=Settings(Flags(home="/nowhere", rpc_url=rpc)))
     (line,) = doctor._reach(app, market, "0xme", url)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ DOCUMENTS = [
     if not name.startswith("docs/decisions/") and name != "docs/commands.md"  # generated
 ]
 SAID = re.compile(r"\b(?:assay|python -m drills) (?!import\b|here\b|again\b)[a-z-][^\"'`;,()\n]*")
-"""In code: what is told to a user, and what docstrings say."""
+"""Texts in code: messages to a user, and docstrings."""
 
 
 PROGRAMS = ("assay ", "python -m drills ")
@@ -37,7 +37,7 @@ def in_document(text: str) -> Iterator[str]:
 
 
 def wrong(line: str) -> list[str]:
-    """What a command line names that there is not: a command, or options of it. `a|b` is either."""
+    """Unknown parts of a command line: a command, or its options. `a|b` is either."""
     faults: list[str] = []
     program, *rest = line.removeprefix("python -m ").split()
     path: list[Any] = [tree(drills) if program == "drills" else tree()]

@@ -1,4 +1,5 @@
-"""The document's own outer algorithm: it makes a job, does what it says, and its faults are told by line."""
+"""The outer algorithm of the documentation makes a job and does what it says; its faults are reported by
+line."""
 
 from __future__ import annotations
 

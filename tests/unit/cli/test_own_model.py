@@ -1,4 +1,4 @@
-"""``assay job init --from``: a module of one's own on its own data, from its file to a checked step."""
+"""``assay job init --from``: a user's module on the user's data, from its file to a checked step."""
 
 from __future__ import annotations
 

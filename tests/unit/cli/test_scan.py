@@ -22,7 +22,7 @@ def claim(number: int) -> Any:
 
 
 def scanned(monkeypatch: pytest.MonkeyPatch, error: BaseException, finding: object) -> tuple[Any, Any]:
-    """What is shown of four claims, the second of which fails, and what the command ends with."""
+    """The output for four claims, the second of which fails, and the command's exit status."""
     shown: list[Any] = []
     market = SimpleNamespace(claims=lambda job_id: [claim(number) for number in range(4)])
     inspection = SimpleNamespace(

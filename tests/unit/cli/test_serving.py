@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def said(home: Path, *looks: Callable[[], bool]) -> str:
-    """What it says over some looks, each of which finds the job closed or not, or raises."""
+    """The output over some polls, each of which finds the job closed or not, or raises."""
     left = iter(looks)
     waits = iter([True] * len(looks) + [False])
     market = SimpleNamespace(job=lambda _: SimpleNamespace(progress=SimpleNamespace(closed=next(left)())))

@@ -1,7 +1,7 @@
-"""What a command imports: no more than it needs, which is what its first output waits for.
+"""Imports of commands: no more than each needs, since its first output waits for them.
 
-Every line of `usual_lines` is run with a market that knows one job and nothing else, in a process
-that can import nothing of LATER; who tries before a word was said keeps a person waiting for seconds.
+Every line of `usual_lines` runs with a market that knows one job and nothing else, in a process that cannot
+import LATER: whatever is imported before the first output delays it, some by seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LATER = (
     *("torch", "numpy", "numba", "scipy", "sklearn", "safetensors", "starlette", "uvicorn"),
     "py_ecc.optimized_bls12_381",
 )
-"""What takes long to import: not before something was said, and not to refuse what is wrong."""
+"""Slow modules, which may only be imported after the first output, and not to refuse wrong input."""
 WATCHED = """
 import io, json, os, sys, tempfile
 from contextlib import redirect_stderr, redirect_stdout

@@ -1,4 +1,4 @@
-"""What a person may type wrongly: told what is wrong, in words, before anything is written or sent."""
+"""Wrong input on the command line is reported in words before anything is written or sent."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Refusing:
 def test_states_that_nobody_has_are_not_asked_for_at_each_look(
     fetched: tuple[MarketDay, JobId, Path],
 ) -> None:
-    """What retention has deleted stays away, and a client that follows looks every second."""
+    """States that retention deleted stay missing, and a following client polls every second."""
     day, job_id, _ = fetched
     market, blocks = day.markets["client"], Refusing(day.blocks())
     files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)

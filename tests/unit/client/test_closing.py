@@ -1,4 +1,4 @@
-"""Who closes a job, and when: what it did not cost is its client's again."""
+"""Who closes a job and when; its client gets the unspent budget back."""
 
 from __future__ import annotations
 

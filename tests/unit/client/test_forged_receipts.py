@@ -65,7 +65,7 @@ def with_claim(view: ClaimView, new_id: bool, **changes: Any) -> ClaimView:
 
 
 def inflated(forgery: Forgery, new_id: bool) -> None:
-    """The model's weights times -7, with a last outer claim that says so, sealed anew."""
+    """The model's weights times -7, with a last outer claim to match, resealed."""
     true = read_receipt(forgery.folder)
     tensors = load((forgery.folder / receipt.MODEL).read_bytes())
     weights = tensors["w"] * -7

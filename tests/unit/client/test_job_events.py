@@ -1,4 +1,4 @@
-"""What happened between two looks at a job, on jobs that the fake market plays."""
+"""Events between two polls of a job, on jobs that the fake market plays."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ SCRIPT = Path(__file__).parents[3] / "examples" / "verify_receipt.py"
 
 
 def in_parts(stride: int = 3) -> JobArtifacts:
-    """The tiny job of three parameters, whose second shard reads the slots `stride` behind them, the momenta,
-    as its own."""
+    """The tiny job of three parameters; its second shard reads the slots `stride` behind them, the
+    momenta, instead."""
     tiny = three_files()
     made = made_round("diloco", tiny.inner, tiny.genesis, tiny.slot_names, 2, DiLoCo())
     assert tiny.records is not None

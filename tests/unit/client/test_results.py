@@ -1,4 +1,4 @@
-"""What a client reads from the result of a job that a stranger has made."""
+"""A client reads the result of a stranger's job."""
 
 from __future__ import annotations
 

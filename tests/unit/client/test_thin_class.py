@@ -1,4 +1,4 @@
-"""Whoever posts is told when little stake has agreed to the job's class of conditions."""
+"""Posting warns if little stake is subscribed to the job's class of conditions."""
 
 from __future__ import annotations
 

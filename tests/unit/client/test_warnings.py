@@ -1,4 +1,4 @@
-"""A parameter without a gradient, one that runs away and a rising loss are told while the job runs."""
+"""A parameter without a gradient, a diverging one and a rising loss are reported while the job runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker's process says over its line, once that process is given up."""
+"""Messages of a worker's process after the process was given up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT_S = 20.0
 
 
 class HeldLink:
-    """A process that does as the test says. What it said before it was killed is read after that, too."""
+    """A process that the test controls. What it sent before it was killed is read afterwards, too."""
 
     def __init__(self) -> None:
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -50,7 +50,7 @@ class HeldLink:
 
 
 class SlowBooks:
-    """Books that take what they are told only once they may."""
+    """Books that block each write until the test releases it."""
 
     def __init__(self) -> None:
         self.asked, self.may, self.events = threading.Event(), threading.Event(), list[str]()
@@ -123,7 +123,7 @@ def test_what_it_is_telling_is_told_before_it_is_given_up() -> None:
 
 @pytest.fixture
 def root_logger() -> Iterator[None]:
-    """A worker has a logger of its own, as it has a process."""
+    """Each worker has its own logger, as it has its own process."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield

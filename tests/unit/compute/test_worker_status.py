@@ -1,4 +1,4 @@
-"""What a pool says of its workers: device, order, memory, speed, and what became of a process."""
+"""A pool's status of its workers: device, order, memory, speed, and the fate of each process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to a job in words, from events as the contracts tell them."""
+"""A job's history in words, from the contracts' events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages show, on a day on which one solver lies, everybody drawn covers for it, and it is caught."""
+"""Pages of a market in which a solver lies, all drawn verifiers vouch for it, and it is convicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for a devnet's nodes: one that ended and one that is slow are told apart."""
+"""Waiting for a devnet's nodes distinguishes a node that ended from a slow one."""
 
 from __future__ import annotations
 

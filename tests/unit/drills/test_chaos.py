@@ -75,7 +75,7 @@ def weather() -> Iterator[FaultyEndpoints]:
 
 
 def asked(weather: FaultyEndpoints, name: str) -> Any:
-    """What a client gets for its question: the result, a status, or what broke."""
+    """The result of a client's request: a result, a status, or an exception."""
     question = {"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []}
     try:
         answer = httpx.post(weather.path(name), json=question, timeout=5, trust_env=False)

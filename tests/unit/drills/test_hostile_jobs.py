@@ -1,4 +1,4 @@
-"""A hostile job is what it says: the chain takes its terms, and whoever reads its files refuses it."""
+"""A hostile job is accepted by the chain, and refused by every node that reads its files."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def test_a_reader_refuses_it(kind: str, says: str) -> None:
 
 
 def test_the_bomb_ends_a_reader_that_does_not_count() -> None:
-    """In a process of its own: where the stack is short it ends the process, not only the call."""
+    """In a process of its own: with a small stack it ends the process, not only the call."""
     code = "import json, sys; json.loads(sys.stdin.buffer.read())"
     assert subprocess.run([sys.executable, "-c", code], input=BOMB, capture_output=True).returncode

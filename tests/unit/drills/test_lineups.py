@@ -1,4 +1,4 @@
-"""`python -m drills up NAME@ROUND`: who is on the devnet, and what they are told to do."""
+"""`python -m drills up NAME@ROUND`: the nodes of the devnet, and their options."""
 
 from __future__ import annotations
 

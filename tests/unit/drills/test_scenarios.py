@@ -1,4 +1,4 @@
-"""What a scenario promises is not fulfilled by a cheat that was not played, or fell for something else."""
+"""A scenario fails if its cheat was not played, or fell for another reason."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_lie_of_a_verifier_must_be_in_its_trace() -> None:
 def test_whoever_took_a_shard_must_have_earned_by_it(
     took: tuple[str, ...], change: dict[str, int], says: str | None
 ) -> None:
-    """Which of two solvers takes a shard is a race, and no part of any promise."""
+    """Which of two solvers takes a shard is a race, and no scenario promises it."""
     events = [("verifier-1", {"event": "fault-planted"}), *((name, {"event": "took"}) for name in took)]
     lies = [{"verifier": "verifier-1", "finding": "WrongVote: sampled trace 0"}]
     seen = outcome({"verifier-1": -40, "whistle-1": 20} | change, ("timeout",), events=events, lies=lies)
@@ -206,7 +206,8 @@ def test_arguments_are_added_to_a_nodes_own() -> None:
 
 
 def hostile_outcome(**events: list[str]) -> Any:
-    """A stranger's job "ba" beside the client's "c0"; what solvers said of which, as ``abandoned:ba``."""
+    """A stranger's job "ba" next to the client's "c0", with the solvers' events about each, as
+    ``abandoned:ba``."""
     said = [("stranger", {"event": "fault-planted", "job": "ba"})]
     for name, words in events.items():
         for event, job in (word.split(":") for word in words):

@@ -1,4 +1,4 @@
-"""Verifiers that attest without work of their own lose their stakes, whatever becomes of the claim."""
+"""Verifiers that attest without replaying lose their stakes, whatever happens to the claim."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_attack_32_who_shows_no_vote_pays_for_each_draw_and_the_job_goes_on(day:
     day.solver("ann")
     for name in ("vera", "walt"):
         day.verifier(name)
-    stake = 9_000  # so much beside the others' 1,000 is drawn, whatever the seeds
+    stake = 9_000  # against the others' 1,000 this stake is drawn, whatever the seeds
     day.join("sid", verifier=stake)
     day.verifier("sid", SilentVerifier)
     assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]

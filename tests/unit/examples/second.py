@@ -32,7 +32,7 @@ def run(folder: Path, *places: Path | str) -> subprocess.CompletedProcess[str]:
 
 
 def found(folder: Path, *places: Path | str) -> dict[str, Any]:
-    """What it finds in a job in which nothing is wrong."""
+    """The result for a job without faults."""
     ended = run(folder, *places)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return json.loads(ended.stdout)
@@ -51,6 +51,6 @@ class StoredDay(MarketDay):
         return BlockStore(self.store)
 
     def replayed(self, job_id: JobId, folder: Path) -> dict[str, Any]:
-        """What the second client finds in the job as its client fetches it."""
+        """The second client's result for the job as its client fetches it."""
         self.fetch(job_id, folder)
         return found(folder, self.store)

@@ -1,4 +1,4 @@
-"""examples/train_a_model.ipynb, run from its first cell to its last in a kernel of its own."""
+"""Runs examples/train_a_model.ipynb from its first cell to its last in its own kernel."""
 
 from __future__ import annotations
 

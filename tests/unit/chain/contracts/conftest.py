@@ -34,5 +34,5 @@ def market_of(node: MarketNode, artifacts: Artifacts, sender: RecordingSender, t
 
 @pytest.fixture
 def market(market_of: Open) -> ChainMarket:
-    """It looks anew whenever it is asked."""
+    """A market that reads the chain again at every question."""
     return market_of(-1.0)

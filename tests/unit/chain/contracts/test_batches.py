@@ -73,7 +73,7 @@ def test_a_batch_that_lost_its_nonce_is_signed_anew_or_sets_its_calls_free(tmp_p
         node.mine()
     node.call_failure = refusal()
     with pytest.raises(Reverted):
-        sender.send("move", CALL)  # the batch is tried anew, refused, and then the call itself
+        sender.send("move", CALL)  # the batch is tried again and refused, and then the call itself
     kept = sender.journal.get("both")
     assert kept is not None and kept.state is State.RECORDED
     node.call_failure, node.automine = None, True

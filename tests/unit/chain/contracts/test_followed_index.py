@@ -134,7 +134,7 @@ MOVES = st.one_of(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(MOVES, max_size=40), st.integers(0, 20))
 def test_it_is_what_a_read_from_genesis_makes(moves: list[tuple[str, Any]], first: int) -> None:
-    """`fail`: the node ends so many looks after blocks were read, so that they are told with the next."""
+    """`fail`: the node ends this many polls after blocks were read, so that the next poll tells them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(followed_index, "SPACING", 4)
         chain = Chain(more=False)
@@ -242,7 +242,7 @@ class FullDisk(Chain):
 
 @pytest.mark.parametrize("left", [0, 1, 30])
 def test_a_fold_that_failed_is_made_good_by_the_next_one(left: int) -> None:
-    """What it was told is not told again, and what was seen at any block since is forgotten."""
+    """Its events are not told twice, and views at any block since are forgotten."""
     chain: Any = FullDisk()
     for number in range(100):
         chain.mine([event("Stakes_Staked", account=f"0x{number}", role=0, amount=1)])

@@ -1,4 +1,4 @@
-"""What events say is folded by handlers that are found by name: each names an event that its contract has."""
+"""Events are folded by handlers that are found by name, and each handler names an event of its contract."""
 
 from __future__ import annotations
 

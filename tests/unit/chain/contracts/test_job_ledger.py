@@ -1,4 +1,4 @@
-"""A job's money from hand-written transactions: each amount is its own job's, and all of it adds up."""
+"""A job's ledger from hand-written transactions: each amount belongs to its job, and all of it adds up."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ CHANGED = replace(GAME.context, step=9, trace_root=b"\x77" * 32)
 WITHIN = replace(GAME, phase=GamePhase.PICK_LEAF, level=1, index=0, leaves=2)
 FOUND = Found(ME, 3, 10, 12, D)
 VIEW = SimpleNamespace(claim=CLAIM, roots=(D, D))
-"""What `share` needs of a claim's view."""
+"""Fields of a claim's view that `share` needs."""
 CHUNK = Chunk(b"node", (D,), b"data", (D,), (D,))
 SAID = VoteProof(D, (D,), 3, (D,), D, (D,), b"other", (D,), (D,))
 WRITES = [

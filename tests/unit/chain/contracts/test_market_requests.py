@@ -1,4 +1,4 @@
-"""What a node's reading of the market costs in requests: after a restart, and at each look."""
+"""Number of requests by which a node reads the market: after a restart, and at each poll."""
 
 from __future__ import annotations
 

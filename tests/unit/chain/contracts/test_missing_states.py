@@ -52,7 +52,7 @@ def node(artifacts: Artifacts) -> Forgetful:
 
 
 def look(node: Forgetful, folder: Path, confirmations: int) -> ChainView:
-    """A view that looks anew whenever it is asked, so many blocks behind the head."""
+    """A view that reads the chain again at every question, this many blocks behind the head."""
     deployment = Deployment("31337:0x", 0, node.artifacts.source_hash, dict(ADDRESSES), {})
     events = folder / "events.db"
     return ChainView(

@@ -1,4 +1,4 @@
-"""What a batch takes along: what has room in it, once, and nothing that is known."""
+"""Prefetched calls of a batch: those that fit, once each, and none whose answer is known."""
 
 from __future__ import annotations
 

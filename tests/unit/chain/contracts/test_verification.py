@@ -1,4 +1,4 @@
-"""What a block explorer is given: sources that compile by themselves to what was deployed."""
+"""Files for a block explorer: sources that compile by themselves to the deployed code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node in memory that keeps the rules the sender and the follower rely on, and misbehaves when told to."""
+"""A node in memory that keeps the rules on which sender and follower rely, and misbehaves on request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCK_S = 2
 
 @cache
 def _sender_of(raw: bytes) -> str:
-    """Who signed it: the same bytes come again and again, and finding out takes milliseconds."""
+    """Signer of a transaction; cached, since the same bytes come again and recovery takes milliseconds."""
     sender: str = Account.recover_transaction(raw)
     return sender
 

@@ -1,4 +1,4 @@
-"""web3 over a node that a test answers for: it asks what it is told to ask, and nothing else."""
+"""web3 over a node whose answers the test gives: it sends exactly the requests that it should."""
 
 from __future__ import annotations
 

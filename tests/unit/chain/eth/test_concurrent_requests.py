@@ -15,7 +15,7 @@ from assay.protocol.errors import RpcUnreachable
 
 
 class Node(Rpc):
-    """It counts, and waits where it is told to."""
+    """A node that counts requests, and waits at some."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()

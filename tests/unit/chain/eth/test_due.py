@@ -1,4 +1,4 @@
-"""What may be paid for a call that is due: more, step by step, the nearer its clock is to its end."""
+"""The maximum fee of a due call rises in steps, the nearer its deadline."""
 
 from __future__ import annotations
 

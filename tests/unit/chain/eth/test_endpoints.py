@@ -40,7 +40,7 @@ class Flaky:
     def __init__(self, name: str, node: FakeNode) -> None:
         self.shown_url, self.node = name, node
         self.faults: list[Exception | None] = []
-        """What comes instead of the next answers."""
+        """Answers instead of the next ones."""
         self.change: Callable[[str, Any], Any] = lambda method, answer: answer
         self.asked: list[str] = []
         self.limits: list[float] = []
@@ -207,7 +207,7 @@ def test_attack_T47_what_is_asked_of_the_latest_state_is_asked_at_its_block(node
 
 
 def test_attack_T47_a_block_of_a_receipt_was_seen(node: FakeNode) -> None:
-    """What a transaction has changed is read from no node that does not have it."""
+    """Effects of a transaction are not read from a node that lacks its block."""
     node.foreign("0x" + "33" * 20)
     (sent,) = node.blocks[-1].transactions
     sent.hash = "0x" + "44" * 32
@@ -440,7 +440,7 @@ def test_the_latest_block_of_several_is_the_one_that_they_share(node: FakeNode) 
     ],
 )
 def test_an_endpoint_without_the_state_is_not_said_to_disagree(node: FakeNode, text: str) -> None:
-    """One that prunes beside one that does not: the answer stands, uncompared; alone, it is asked again."""
+    """A pruning endpoint next to an archive one: the answer stands, uncompared. Alone, it is asked again."""
     one, other = Flaky("one", node), Flaky("other", node)
     endpoints, _ = made(one, other)
     other.faults = [RpcFailed("eth_call", -32000, text, "")] * 3
@@ -452,7 +452,7 @@ def test_an_endpoint_without_the_state_is_not_said_to_disagree(node: FakeNode, t
 
 
 def test_attack_47_a_refusal_or_nothing_where_a_block_was_given_is_no_answer(node: FakeNode) -> None:
-    """The witness refuses the question, and whoever had answered then knows nothing."""
+    """The witness refuses the question, and the first endpoint then has no answer either."""
     one, two = Flaky("one", node), Flaky("two", node)
     two.faults = [REVERTED] * 9
     endpoints, _ = made(one, two)
@@ -498,8 +498,8 @@ class Hanging(Flaky):
 
 
 def test_attack_47_an_endpoint_that_hangs_rests_ever_longer(node: FakeNode) -> None:
-    """However many questions overlap: of those that are begun one second after another, and time out after
-    two, every second or third is a failure of its own."""
+    """Even if many questions overlap: of those that begin a second apart and time out after two, every
+    second or third counts as a failure."""
     endpoints, time = made(hanging := Hanging(node))
     watched, asking = endpoints._all[0], []
 

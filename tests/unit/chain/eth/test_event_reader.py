@@ -1,4 +1,4 @@
-"""Who reads on in the events has what a reader from the beginning has, and is not told the same twice."""
+"""A reader that resumes has the events of a reader from the beginning, and gets none twice."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def test_cursor_of_another_chain_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_other_contracts_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Another deployment on the same chain, or events that the program did not know before."""
+    """After another deployment on the same chain, or with events that the program did not know before."""
     node = FakeNode()
     node.mine([log(1), {**log(2), "address": "0x" + "bb" * 20}])
     assert games(follow(node, tmp_path).poll()) == [1]
@@ -393,7 +393,7 @@ def test_a_long_history_comes_part_by_part(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_follower_beside_another_takes_no_event_from_it(tmp_path: Path) -> None:
-    """A command beside a running node, on the same account: both read everything, one has the file."""
+    """A command next to a running node, on the same account: both read every event, one has the file."""
     node = FakeNode()
     node.mine([log(1)])
     first = follow(node, tmp_path)
@@ -570,7 +570,7 @@ def test_attack_T47_every_second_answer_from_behind_hides_no_event(
 
 
 def header(node: FakeNode, number: int, emitters: list[str]) -> dict[str, Any]:
-    """A block's header fields, whole, with its own hash and the Bloom filter of these contracts."""
+    """A block's complete header, with its hash and the Bloom filter of these contracts."""
     bloom = 0
     for emitter in emitters:
         digest = keccak(bytes.fromhex(emitter[2:]))

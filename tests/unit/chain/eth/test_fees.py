@@ -1,4 +1,4 @@
-"""What is offered for gas: by the operator, by the node, or by what others have paid."""
+"""The gas price offered: the operator's, the node's, or by what others have paid."""
 
 from __future__ import annotations
 

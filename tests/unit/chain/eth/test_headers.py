@@ -35,7 +35,7 @@ MAINNET_GENESIS = {
 
 
 def amsterdam(**changes: Any) -> dict[str, Any]:
-    """What a node answers for a block of Amsterdam's, whose hash is taken here field by field."""
+    """A node's answer for a block of the Amsterdam fork, whose hash is computed here field by field."""
     values: list[tuple[str, bytes | int]] = [
         ("parentHash", b"\x01" * 32),
         ("sha3Uncles", bytes.fromhex(NO_UNCLES[2:])),

@@ -1,5 +1,4 @@
-"""What comes over the wire from a node's gateway, and what is made of it: an answer of the right shape, or an
-error of the right class, within its time."""
+"""Bytes from a node's gateway become an answer of the right shape or an error of the right class, in time."""
 
 from __future__ import annotations
 
@@ -218,7 +217,7 @@ ENDLESS = {
     "a chunk's size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a"),
     "a trailer": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n \r\n0\r\nX: ", b"a"),
 }
-"""What comes first, and what comes again and again."""
+"""The first bytes, and those that repeat."""
 
 
 @contextmanager
@@ -267,7 +266,8 @@ def ends(rpc: HttpRpc) -> float:
 
 @pytest.mark.parametrize(("begin", "again"), ENDLESS.values(), ids=ENDLESS)
 def test_attack_T32_an_answer_that_never_ends_ends_with_its_time(begin: bytes, again: bytes) -> None:
-    """Each byte restarted the socket's time limit: a look hung for good, an honest endpoint beside or not."""
+    """Each byte restarted the socket's timeout, so a poll hung for good, with or without an honest
+    endpoint."""
     with endless(begin, again) as url:
         rpc = HttpRpc(url)
         assert 0.3 < ends(rpc) < 2

@@ -1,4 +1,4 @@
-"""A node that was told to end does, also where something holds it up."""
+"""A node stops when asked, even if something blocks it."""
 
 from __future__ import annotations
 

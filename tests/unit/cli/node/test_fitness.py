@@ -64,7 +64,7 @@ def verdict(home: Path, device: str) -> bool | None:
 
 
 def before_work(home: Path) -> None:
-    """What a solver's worker is asked while the node starts; a device that failed stops the node."""
+    """The checks of a solver's worker while the node starts; a device that failed stops the node."""
     looks, clock = fitness.Fitness(app_at(home), ["cpu"]), Stopped()
     looks.look(InlinePool(), clock)  # type: ignore[arg-type]
     try:
@@ -212,7 +212,7 @@ def test_a_damaged_result_is_no_pass(tmp_path: Path, kept: str) -> None:
 
 @pytest.mark.long
 def test_a_solver_that_starts_loads_no_compiler() -> None:
-    """What is asked of a machine before work must not slow its start."""
+    """Checks before work must not slow the start."""
     watched = "('torch._inductor', 'typer')"
     program = f"import sys, assay.cli.node.fitness; print([m for m in {watched} if m in sys.modules])"
     command = [sys.executable, "-c", program]

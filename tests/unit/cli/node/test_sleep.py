@@ -1,4 +1,5 @@
-"""What a node says of sleep: how long it may, what was lost in it and why; and of a chain it cannot read."""
+"""A node's messages about sleep: how long is allowed, what was lost and why; and about a chain it cannot
+read."""
 
 from __future__ import annotations
 
