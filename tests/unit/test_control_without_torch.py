@@ -81,7 +81,7 @@ node.pool.close()
 
 
 def without_torch(program: str, *arguments: str) -> None:
-    """Run a program in a Python of its own that has no PyTorch by its end."""
+    """Runs a program in a Python process that must not have imported PyTorch at its end."""
     command = [sys.executable, "-c", program + CHECK, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "none", done.stderr

@@ -1,4 +1,4 @@
-"""What trains and checks needs PyTorch, NumPy and the standard library, and imports nothing else."""
+"""Training and checking import PyTorch, NumPy and the standard library, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node needs of its system: nothing that only Linux has, but where it says so.
+"""A node needs nothing that only Linux has, except where it says so.
 
 A system without /proc, /sys and NVIDIA's device files is simulated, as macOS is one. WSL2 is Linux.
 """

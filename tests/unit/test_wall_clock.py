@@ -1,6 +1,6 @@
-"""A machine's clock may be set at any moment: nothing that a node decides goes by it.
+"""A machine's clock may be set at any moment, so no decision of a node may depend on it.
 
-What counts is the chain's time, and time that has passed (`time.monotonic`).
+Nodes use the chain's time, and elapsed time (`time.monotonic`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHOWN = {
     "node/pausing.py": "the hours in which its operator lets it work",
     "node/pins.py": "how old a file is that a process which has ended was writing",
 }
-"""Who asks for it, and for what."""
+"""Modules that read the wall clock, and why."""
 
 
 def test_nothing_that_a_node_decides_goes_by_its_machines_clock() -> None:

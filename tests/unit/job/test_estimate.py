@@ -1,4 +1,4 @@
-"""What a job is said to cost before it is posted is what it can cost once it is."""
+"""The estimated cost of a job before it is posted is the most that it can cost afterwards."""
 
 from __future__ import annotations
 

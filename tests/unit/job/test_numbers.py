@@ -16,7 +16,7 @@ from assay.training.codings import E3M0, Bins, Coding, Largest
 
 
 def stating(algorithm: str, numbers: str) -> JobFile:
-    """The least template's job file by an algorithm, with numbers of its own."""
+    """The smallest template's job file by an algorithm, with these numbers."""
     text = template("mlp", source="digits", rounds=3, times=LOCAL, optimiser=defined_with(algorithm))
     lines = by_algorithm(text, algorithm).split("\n")
     keys = [line.partition(" = ")[0] for line in numbers.splitlines()]

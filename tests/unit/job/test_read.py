@@ -279,7 +279,7 @@ def test_a_delay_of_no_delayed_momentum_is_refused() -> None:
 
 
 def streamed(numbers: str, algorithm: str = "streaming") -> str:
-    """A template's job file by Streaming DiLoCo, with numbers of its own."""
+    """A template's job file by Streaming DiLoCo, with these numbers."""
     text = template("mlp", source="digits", rounds=3, times=LOCAL)
     return text.replace('algorithm = "diloco" ', f'algorithm = "{algorithm}"{numbers}')
 

@@ -1,4 +1,4 @@
-"""The first rounds by an outer algorithm of one's own, as `job validate` rehearses them."""
+"""The first rounds by a user's outer algorithm, as `job validate` rehearses them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def of_all(deltas: Any, present: Any, sent: Any) -> Tensor:
 
 
 def said(outer: Algorithm, min_shards: int = 2) -> list[str]:
-    """What is said of a job of a linear model by this algorithm."""
+    """Output of the rehearsal for a linear model by this algorithm."""
     text = own_template("mine.py:build", batch=8, rounds=4, times=LOCAL, optimiser="sgd", precision="single")
     text = by_own_algorithm(text)
     for key, value in (

@@ -52,7 +52,7 @@ def test_too_few_slices_for_the_class_are_refused_with_the_number_that_fits() ->
 
 
 def test_the_models_description_is_read_whatever_blocks_its_parameters_lie_in() -> None:
-    """What samples, evaluates and exports a fetched model makes it from the manifest's model."""
+    """Sampling, evaluation and export build a fetched model from the manifest's model."""
     whole, cut = (build(mlp(slices)).model for slices in (None, 5))
     assert from_description(cut) == from_description(whole) and "parameters" in cut
     assert [name for name, _ in cut["parameters"]] == list(build_model(from_description(whole)))

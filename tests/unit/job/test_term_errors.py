@@ -1,4 +1,4 @@
-"""What is refused by the words of the contracts is told by the keys of the job file."""
+"""Refusals by the contracts' field names are reported by the keys of the job file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_refusal_names_the_key_and_what_it_is(files: JobArtifacts, key: str, v
 
 
 def test_samples_are_those_that_the_file_asks_for(files: JobArtifacts) -> None:
-    """The loop of the coding has a sample of its own."""
+    """The loop of the coding has its own sample."""
     with pytest.raises(BadJobFile) as caught:
         drafted(job("verification.samples", "100", "diloco-4bit"), files)
     said = caught.value.message

@@ -1,4 +1,4 @@
-"""Traced rounds that are kept: what is read is what was traced, or it is traced anew."""
+"""The cache of traced rounds: a read gives exactly what was traced, or the round is traced again."""
 
 from __future__ import annotations
 

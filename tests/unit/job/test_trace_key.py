@@ -102,7 +102,7 @@ NEVER = 1
 
 
 def build_arguments(folder: Path, changed: Callable[[str], str] = lambda text: text) -> tuple[Any, ...]:
-    """What `job.build` hands to `keep`, and the options with it, of the job file with this change."""
+    """Arguments that `job.build` passes to `keep`, with the options, for the job file with this change."""
     from assay.job.build import build
     from assay.job.read import read_job_file
 

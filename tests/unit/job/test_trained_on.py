@@ -1,4 +1,4 @@
-"""``assay job init --template eval``: on the data that the model was trained on, or told that it is not."""
+"""``assay job init --template eval``: on the data that the model was trained on, or with a warning."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHAPE = {"layers": "1", "heads": "1", "width": "8", "context": "12"}
 
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], tuple[Terms, Dataset]]:
-    """What the job of a given `max_bytes` was, whose model lies in `model`."""
+    """The job with this `max_bytes` whose model is in `model`."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mow.txt").write_bytes(WORDS)
     (tmp_path / "other.txt").write_bytes(WORDS.swapcase())

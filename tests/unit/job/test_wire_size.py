@@ -1,4 +1,4 @@
-"""What a shard puts on the wire in a round, as ``job validate`` and ``job estimate`` say it."""
+"""Bytes that a shard sends in a round, as ``job validate`` and ``job estimate`` show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A finding is brought again after a game about it was lost by the clock: in a game of its own."""
+"""After a game lost by the clock, a finding is disputed again in a new game."""
 
 from __future__ import annotations
 

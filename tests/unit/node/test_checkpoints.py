@@ -39,7 +39,7 @@ TYPES = (DType.I32, DType.F32, DType.I32, DType.I32)
 
 
 class Counting(FakeBlocks):
-    """Blocks of a node of its own, that counts each file that it fetches, once."""
+    """A node's blocks, which count each fetched file once."""
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
@@ -135,8 +135,8 @@ def test_whole_numbers_are_stored_in_the_bits_that_they_need() -> None:
 
 
 def test_attack_43_a_slots_file_of_another_form_is_refused() -> None:
-    """Not packed, packed to more bits than it needs, or packed though its numbers are none: all are the right
-    tensor to whoever is not strict."""
+    """Not packed, packed to more bits than needed, or packed without being whole numbers: a lenient reader
+    would take each for the right tensor."""
     blocks = FakeBlocks(Network())
     node, other = (Node(Op.STATE, d, (40_000,), (), (0,)) for d in (DType.I32, DType.F32))
     (good,) = store_state(blocks, [CODES]).slots
@@ -215,7 +215,7 @@ def test_a_reader_fetches_the_slots_that_it_uses_and_no_other(day: MarketDay) ->
 def test_the_outer_step_is_computed_where_that_takes_no_more_bytes(day: MarketDay) -> None:
     job_id = settled(day)
     blocks, provider = newcomer(day, job_id)
-    for shard in range(2):  # whoever has the round's tasks at hand
+    for shard in range(2):  # a solver that has the round's tasks
         assert isinstance(provider.leaf(claim_at(day, job_id, Kind.TASK, 0, shard), 4), Known)
     blocks.slots()
     outer = claim_at(day, job_id, Kind.OUTER, 0, 0)

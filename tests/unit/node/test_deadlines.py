@@ -1,4 +1,4 @@
-"""Clocks that run against an account, on the fake market, and when somebody is told of them."""
+"""Deadlines that run against an account, on the fake market, and when they raise an alarm."""
 
 from __future__ import annotations
 

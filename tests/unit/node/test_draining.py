@@ -25,7 +25,7 @@ JOINS = ClassLimits(Wei(200), Wei(0), Seconds(1), ROOM, ROOM, ROOM, ROOM, Wei(0)
 
 
 def drain(day: MarketDay, name: str) -> Drained:
-    """What the command writes, at another terminal than the node's."""
+    """Runs the command in another terminal than the node's, and returns its output."""
     role = day.services[name].status.role
     drained = Drained(day.folder / name, role)
     drained.set()
@@ -129,7 +129,7 @@ def test_a_verifier_leaves_its_class_casts_its_votes_and_comes_back(day: MarketD
     day.solver("ann")
 
     def seat() -> str:
-        """Who has a seat and has not voted."""
+        """The account that has a seat and has not voted."""
         views = day.markets["client"].claims(job_id)
         votes = [vote for view in views for vote in view.votes if not voted(vote)]
         names = {account(f"v{i}"): f"v{i}" for i in range(3)}

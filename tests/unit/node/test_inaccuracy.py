@@ -90,7 +90,7 @@ def nodes_in_parts(program: Program) -> dict[str, int]:
 @pytest.mark.long
 @pytest.mark.parametrize("what", ["first part", "rest", "rest's product"])
 def test_a_lie_about_a_part_of_an_operand_is_disputed_and_convicted(day: MarketDay, what: str) -> None:
-    """Every verifier colludes; element 6 is that of a feature beside the outlier."""
+    """Every verifier colludes; element 6 belongs to a feature next to the outlier."""
     files = made(Precisions("auto"))
     fault = Moved(3, nodes_in_parts(files.inner)[what], 6)
     job_id = day.post(files, shards=1)

@@ -114,7 +114,7 @@ ROLES = {"solver": solving, "verifier": verifying, "whistleblower": whistling}
 def test_attack_T46_each_role_goes_on_beside_a_job_that_breaks(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, role: str, where: str
 ) -> None:
-    """A job that cannot be looked at, or of which nothing can be decided, while another one is served."""
+    """One job cannot be read, or nothing can be decided for it, while another one is served."""
     bad, good = day.post(rounds=1), day.post(rounds=1, nonce=9)
     node: Any = getattr(day, role)("node")
     own = ROLES[role].decide

@@ -27,7 +27,7 @@ NO_FILES = OSError(errno.EMFILE, "Too many open files")
 
 
 def full_database() -> sqlite3.Error:
-    """What SQLite raises when it may take no more pages."""
+    """SQLite's error when it may take no more pages."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute("CREATE TABLE t (x)")
     db.execute("PRAGMA max_page_count = 3")

@@ -1,4 +1,4 @@
-"""What a node holds in memory over the rounds of a job."""
+"""A node's memory over the rounds of a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.fakes.market_day import MarketDay
 
 _OUTSIDE = (type, ModuleType, FunctionType)
 _MARKETS = ("assay.protocol", "assay.node.rounds")
-"""Whose objects are what the market says of a job, which is so much a claim."""
+"""Modules whose objects describe a job on the market, and grow with its claims."""
 
 
 def footprint(service: Any, outside: list[Any]) -> int:

@@ -1,4 +1,4 @@
-"""What other networks' users have reported, tried on this one; each names the report."""
+"""Faults reported by users of other networks, tried on this one; each test names its report."""
 
 from __future__ import annotations
 

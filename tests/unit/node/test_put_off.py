@@ -1,4 +1,4 @@
-"""What is put off comes to an end, and keeps nothing else from being done."""
+"""Deferred fetches end, and do not keep a node from other work."""
 
 from __future__ import annotations
 

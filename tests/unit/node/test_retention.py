@@ -1,4 +1,4 @@
-"""What is settled is deleted, what is still needed is not."""
+"""Settled data are deleted; data that are still needed are not."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_fallen_claim_goes_once_its_game_is_over_but_for_unfinished_work_like_
 
 
 def test_a_fallen_claim_stays_as_long_as_its_valid_votes_may_be_disputed(day: StoredDay) -> None:
-    """Whoever has voted has to defend its vote, and whoever disputes it to find what it vouched for."""
+    """A voter has to defend its vote, and a challenger needs the states that it vouched for."""
     job_id = day.post(rounds=1, shards=1, samples=4)
     conspiracy(day, WeightPlan(0, 3, 0, 5), "ann")
     day.whistleblower("wendy", await_votes=True)
@@ -316,8 +316,7 @@ def test_what_a_thread_could_not_delete_is_told_and_tried_again(day: StoredDay) 
 def test_what_has_changed_meanwhile_is_seen_before_more_is_deleted(
     day: StoredDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files of a job that is over are those of one that is posted anew: a node has them from its own
-    store alone."""
+    """The files of an ended job are those of one posted again; only the node's own store has them."""
     monkeypatch.setattr(blockstore, "AT_ONCE", 1)
     job_id = crew(day)
     assert day.run(day.closed(job_id))

@@ -269,7 +269,7 @@ def test_who_waits_wakes_when_a_call_is_over(day: MarketDay) -> None:
     node.actions.sender, node.poll_s = (later := Later()), 0.2
 
     def then() -> None:
-        """Before the second wait the call is over; before the third one it has been taken in."""
+        """Before the second wait the call has ended; before the third its result has been read."""
         looks.append(sum(clock.waits))
         node.due = []
         if len(looks) == 2:
@@ -346,7 +346,7 @@ def test_a_call_that_failed_backs_off_alone(day: MarketDay) -> None:
 
 
 def test_an_error_of_the_rpc_node_is_no_reason_to_leave_a_job_alone(day: MarketDay) -> None:
-    """Threat 47: one that is over its rate, say, while stake is locked."""
+    """Threat 47: for instance of a node that limits requests, while stake is locked."""
     node = Example(day, [Do(JOB, 1, "first")])
     node.failing = {1: RpcFailed("eth_call", -32005, "rate limited", "")}
     node.tick()
@@ -445,7 +445,7 @@ def test_attack_T38_what_was_put_off_waits_until_others_had_their_turn(day: Mark
 
 
 def test_attack_T38_what_an_order_fetches_has_one_time_together(day: MarketDay) -> None:
-    """But not what a game of one's own needs."""
+    """Fetches for the node's own games are exempt."""
     blocks, entered = SlowBlocks(day.network, 4, lambda: None), list[int | None]()
 
     class Held(Echo):
@@ -464,7 +464,7 @@ def test_attack_T38_what_an_order_fetches_has_one_time_together(day: MarketDay) 
 
 
 def test_attack_T43_what_was_put_off_keeps_its_turn_beside_what_succeeds(day: MarketDay) -> None:
-    """Long work that succeeds in each look comes behind what was put off before it was done last."""
+    """Long work that succeeds in each poll comes after deferred work that was done less recently."""
     node = LongFetches(day, [Fetch(JOB, number, "files") for number in (1, 2)])
     node.failing = {1: Deferred("no more time is left", hint="it is tried again")}
     done = []

@@ -34,7 +34,8 @@ def claims_of_a_job(draw: st.DrawFn) -> list[ClaimView]:
 
 
 def searched(claims: Sequence[ClaimView], kind: Kind, round_: int, shard: int) -> ClaimView | None:
-    """What stands at a place, by the definition: its last claim, unless that has ended or is overtaken."""
+    """The standing claim at a place, by the definition: its last claim, unless that has ended or is
+    overtaken."""
     of_place = [v for v in claims if (v.claim.kind, v.claim.round, v.claim.shard) == (kind, round_, shard)]
     last = of_place[-1] if of_place else None
     return None if last is None or last.stale or last.status.phase not in STANDING else last

@@ -1,4 +1,4 @@
-"""Two games on one fault: whoever has nothing to win any more loses nothing, and is not woken for it."""
+"""Two games on one fault: the challenger that can no longer win loses nothing, and gets no alarm."""
 
 from __future__ import annotations
 

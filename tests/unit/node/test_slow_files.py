@@ -83,7 +83,7 @@ def slow_day(tmp_path: Path) -> SlowDay:
 
 
 def test_attack_T38_a_strangers_slow_job_costs_no_move_in_a_game(slow_day: SlowDay) -> None:
-    """Each of its files comes within its own time; all together take longer than a move may."""
+    """Each file alone is within its limit; all together take longer than a move may."""
     day = slow_day.day
     job_id = day.post(rounds=2, shards=1)
     ann = day.solver("ann", blocks=slow_day.blocks)
@@ -139,7 +139,7 @@ def test_attack_T38_a_bait_that_is_slow_hides_no_false_claim(slow_day: SlowDay) 
 
 
 def test_attack_T38_a_neighbours_slow_state_costs_no_move_in_a_game(slow_day: SlowDay) -> None:
-    """What the other shard of one's own job has made is a stranger's as well."""
+    """The state of the same job's other shard is a stranger's as well."""
     day = slow_day.day
     job_id, theirs = day.post(rounds=2, shards=2), day.blocks()
     ann = day.solver("ann", blocks=slow_day.blocks)

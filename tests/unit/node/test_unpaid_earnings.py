@@ -1,4 +1,4 @@
-"""What is earned and not paid yet, on the fake market, held against what is paid in the end."""
+"""Earned but unpaid amounts on the fake market, compared with the later payments."""
 
 from __future__ import annotations
 

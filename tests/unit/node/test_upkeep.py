@@ -1,4 +1,4 @@
-"""What nodes still do for a job that closed over a claim of theirs: defend it, and free its stakes."""
+"""Work of nodes on a job that closed with a claim of theirs open: they defend it and free its stakes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def of_bob(day: MarketDay, job_id: JobId) -> ClaimView | None:
 
 
 def locked(day: MarketDay) -> dict[str, int]:
-    """What of each account's stake is locked."""
+    """Locked stake of each account."""
     return {
         name: amount
         for name in day.markets
@@ -108,7 +108,7 @@ def test_stakes_behind_a_claim_that_a_closed_job_left_out_come_back(day: MarketD
 def test_claims_of_a_job_that_is_over_are_not_read_again(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever stakes would read, and keep, the claims of every job that there ever was."""
+    """Otherwise a staked node would read, and keep, the claims of every job that ever existed."""
     job_id = begun(day)
     nodes = [day.solver("bob"), day.verifier("v0"), day.verifier("v1")]
     assert day.run(voted(day, job_id))
@@ -176,7 +176,7 @@ def test_a_vote_frees_its_stake_though_the_claimant_stays_away(day: MarketDay) -
 
 
 def test_a_claim_is_defended_after_its_job_has_closed_without_it(day: MarketDay) -> None:
-    """Otherwise whoever opens a game just before the end of a round takes an honest straggler's stake."""
+    """Otherwise a challenger that opens a game just before a round ends takes an honest straggler's stake."""
     job_id = begun(day)
     bob = day.solver("bob")
     assert day.run(lambda: of_bob(day, job_id) is not None)
@@ -228,13 +228,13 @@ def test_attack_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
 
 
 def test_a_task_that_its_round_goes_on_without_is_ended_by_its_claimant(day: MarketDay) -> None:
-    """Whoever else might close the round has no reason to look after its stakes."""
+    """Nobody else who might close the round has a reason to free its stakes."""
     job_id = begun(day)
     day.solver("bob", takes=Takes.TASKS)
     assert day.run(lambda: of_bob(day, job_id) is not None)
     del day.services["ann"]
     before, state = len(day.market_state.log), day.market_state
-    state.advance(220)  # the stragglers' time is over
+    state.advance(220)  # the stragglers' time has ended
     view = of_bob(day, job_id)
     assert view is not None
     window_end = view.status.since + state.jobs[job_id].view.terms.challenge_window

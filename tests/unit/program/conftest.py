@@ -17,9 +17,9 @@ from tests.fakes.programs import training_sample
 
 @pytest.fixture(scope="session")
 def forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that another process has filled with the form of `training_sample`. Copy it to damage it.
+    """A cache that another process has filled with the form of `training_sample`; tests copy it to damage it.
 
-    Compiled once for all of pytest's workers, each of which has a copy of its own.
+    Compiled once for all of pytest's workers, each of which copies it.
     """
     base = tmp_path_factory.getbasetemp()
     run = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base

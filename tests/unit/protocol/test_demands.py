@@ -1,4 +1,4 @@
-"""What a demand is made of, and that it is the contract's."""
+"""A demand's fields and id, compared with the contract's."""
 
 from __future__ import annotations
 

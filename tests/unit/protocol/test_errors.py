@@ -1,4 +1,4 @@
-"""Errors say what to do: each is one of three kinds, under a code of its own."""
+"""Errors say what to do: each is one of three kinds and has its own code."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_every_segments_loop_and_step_are_those_of_a_walk_through_all_steps() ->
 
 
 class Simulator:
-    """A job in which every slot of every claim's output is a name of its own, and inputs are copied."""
+    """A job in which every output slot of every claim is a unique name, and inputs are copied."""
 
     def __init__(self, terms: Terms, rng: random.Random) -> None:
         self.terms = terms
@@ -145,7 +145,7 @@ class Simulator:
         return [FromGenesis(slot) for slot in range(self.terms.slots_of(kind))]
 
     def latest(self, kind: Kind, round_: int, shard: int) -> State:
-        """What the place's own state is when the round begins: the last that it left behind."""
+        """The place's own state when the round begins: its last output."""
         state = self.genesis(kind)
         for past in range(round_):
             state = self.outputs.get((kind, past, shard), state)

@@ -135,7 +135,7 @@ def test_a_round_that_waits_for_no_straggler_needs_no_time_for_its_votes() -> No
 
 
 def test_a_solver_puts_up_at_least_what_its_claims_verifiers_do() -> None:
-    """Rules 3.1 and 3.4: else who falsifies an input of its own claim gains by its votes' stakes."""
+    """Rules 3.1 and 3.4: otherwise a claimant that falsifies its own input gains from its voters' stakes."""
     seats = TERMS.verifiers * TERMS.verifier_stake
     check_conditions(replace(CLASS, solver_stake=Wei(seats)), WIDE)
     with pytest.raises(BadConditions) as refused:

@@ -1,4 +1,4 @@
-"""What may stand on chain as the place where somebody serves blocks: anything, and little of it is one."""
+"""Announced addresses of block servers: the chain may hold any text, and few texts are one."""
 
 from __future__ import annotations
 

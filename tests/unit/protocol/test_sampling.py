@@ -1,4 +1,4 @@
-"""What is drawn is the definition's: written out once more from the document, and the same in every order."""
+"""Draws follow the document, from which they are implemented again here, and do not depend on the order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the archive for a GPU holds."""
+"""Contents of the archive for a GPU machine."""
 
 from __future__ import annotations
 

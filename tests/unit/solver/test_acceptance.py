@@ -1,4 +1,4 @@
-"""What terms a solver agrees to: every field by which a client could hold or take what is the solver's."""
+"""Terms that a solver accepts: every field by which a client could hold or take the solver's stake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A solver after its own silence: time-outs say nothing of its bits, and a late shard is let go."""
+"""A solver after its own silence: time-outs say nothing about its bits, and a late shard is given up."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_w27_a_solver_expires_its_own_late_shard_and_trains_no_more_for_it() -> 
 
 @pytest.mark.parametrize("ticked", [False, True])
 def test_w27_a_lone_solver_goes_on_after_a_long_outage(day: MarketDay, ticked: bool) -> None:
-    """It commits late where nobody has ticked meanwhile; else its shard is lost, and it takes it anew."""
+    """It commits late if nobody has ticked meanwhile; otherwise its shard is lost, and it takes it again."""
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     terms = day.market_state.jobs[job_id].view.terms
@@ -108,7 +108,7 @@ def test_no_slice_of_others_is_claimed_by_which_more_than_the_most_would_be_at_r
     first = claim(Kind.OUTER, 0, 0, Phase.ACCEPTED)
 
     def asked(most: int | None, *made: ClaimView) -> list[type]:
-        """What is done for the second of two slices, long after its time."""
+        """Actions for the second of two slices, long after its deadline."""
         seen = observation((ME, OTHER), (*tasks, *made), now=NOW + 500, limits=limited(most))
         (job,) = seen.jobs
         view = replace(job.view, terms=replace(job.view.terms, slices=2))

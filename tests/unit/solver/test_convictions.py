@@ -1,4 +1,4 @@
-"""A solver that was convicted: once it begins anew, and what would be convicted again is not committed."""
+"""A convicted solver starts again once, and does not commit what would be convicted again."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ GOAL = torch.linspace(0.5, 2, WIDTH)
 
 
 def trained_outside() -> TinyFiles:
-    """A job whose tasks hand their vector on, and whose outer loop draws it to `GOAL`, a slot of its own."""
+    """A job whose tasks pass their vector on, and whose outer loop moves it towards `GOAL`, its own slot."""
     task, outer = ProgramBuilder(), ProgramBuilder()
     program = task.finish([task.state(DType.F32, (WIDTH,))], params=1)
     w, goal, sent = (outer.state(DType.F32, (WIDTH,)) for _ in range(3))
@@ -101,8 +101,8 @@ def test_all_steps_of_all_loops_count_in_the_share_of_outer_claims(day: MarketDa
 
 
 def test_the_share_of_outer_claims_is_that_beside_a_slow_shards_task(day: MarketDay) -> None:
-    """Else whoever takes a slow shard, at the price of few steps, would train in outer claims that are
-    measured by fast tasks, which nobody takes."""
+    """Otherwise a solver of a slow shard, at the price of few steps, would train in outer claims whose
+    time is measured by fast tasks, which nobody takes."""
     job, other = day.post(tiny_files()), day.post(tiny_files(), slow=(1, 2), nonce=2)
     alike, slow = (day.markets["client"].job(j).terms for j in (job, other))
     files = load_job(day.blocks(), alike, RESOURCE_LIMITS)
@@ -161,8 +161,8 @@ class Reading(FakeBlocks):
 
 
 def counting_presence(div: int, mod: int) -> JobArtifacts:
-    """A job whose tasks are told whether their shard was there in the last round, by a link that says which
-    part of that one byte they take."""
+    """A job whose tasks read whether their shard was present in the last round, by a link with a part of
+    that byte."""
     task, outer = ProgramBuilder(), ProgramBuilder()
     inner = task.finish([task.state(DType.F32, (WIDTH,)), task.state(DType.BOOL, ())], params=1)
     theta, sent = (outer.state(DType.F32, (WIDTH,)) for _ in range(2))

@@ -295,8 +295,8 @@ def test_strangers_jobs_are_examined_after_what_is_to_be_trained(day: MarketDay)
 def test_a_job_whose_states_are_being_stored_is_not_put_away_for_others(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever posts as many jobs as a worker has open at a time would have it throw away what a task has
-    come to: its node waits for that claim, and neither commits it nor trains it again."""
+    """Otherwise a client that posts as many jobs as a worker has open could make it discard a finished
+    task. Its node waits for that claim, and would neither commit it nor train it again."""
     monkeypatch.setattr(state_publisher, "ThreadPoolExecutor", LateExecutor)
     monkeypatch.setattr(LateExecutor, "every", [])
     job_id = day.post(rounds=1, shards=1, **LATER)
@@ -356,7 +356,7 @@ def test_shards_that_take_turns_lose_no_segment(day: MarketDay) -> None:
 def test_memory_that_flips_a_bit_costs_no_stake(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
-    """What a task or an outer step starts from is compared with what the claims before say."""
+    """The input of a task or an outer step is compared with the claims before it."""
     job_id = day.post(rounds=2, shards=1, **LATER)
     day.solver("ann")
     day.verifiers()

@@ -38,7 +38,7 @@ def cost_now(day: MarketDay, job_id: JobId, name: str) -> tuple[int, Cost]:
 
 
 def burnt_by_release(day: MarketDay, job_id: JobId, name: str, shard: int) -> int:
-    """What it does cost, on a market that goes on as if nothing had happened."""
+    """The actual cost of a release, which is tried on the market and undone."""
     rules, block, before = day.market_state.rules, day.market_state.block, day.market_state.burnt
     day.markets[name].release(f"try/{day.market_state.time}", job_id, shard)
     cost = day.market_state.burnt - before
@@ -124,7 +124,8 @@ def test_a_running_node_learns_of_it_and_gives_back_what_it_owes_first(day: Mark
 
 
 def test_a_shard_is_not_given_back_by_a_look_of_the_round_before(day: MarketDay) -> None:
-    """What a decision goes by may be some seconds old; a shard whose task is owed costs a penalty."""
+    """A decision may be based on a view that is seconds old, and a shard whose task is owed costs a
+    penalty."""
     job_id = day.post(rounds=2)
     staffed(day)
     ann = day.solver("ann")

@@ -1,4 +1,4 @@
-"""What a solver decides while its operator, or the machine, wants nothing new."""
+"""A solver's decisions while its operator or its machine wants no new work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCEPTED = tuple(claim(Kind.TASK, 0, k, Phase.ACCEPTED, by) for k, by in enumera
 
 
 def kinds(seen: Observation) -> list[type]:
-    """What a solver does, but for what anyone may do."""
+    """The solver's actions, except those that anyone may do."""
     return [kind for kind in all_kinds(seen) if kind is not Poke]
 
 

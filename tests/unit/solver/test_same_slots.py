@@ -1,4 +1,4 @@
-"""What stays the same through a task is hashed and stored at its begin and its end, and not between."""
+"""Slots that a task does not change are hashed and stored at its start and its end only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def one_task(day: MarketDay) -> JobId:
 
 
 class Roots:
-    """What the solver hashes: how many slots at a time. `spoil` numbers the calls with a wrong bit."""
+    """Records how many slots the solver hashes at a time. `spoil`: calls that return a wrong bit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, spoil: int | None = None) -> None:
         self.slots: list[int] = []

@@ -169,7 +169,7 @@ STRAGGLERS_END = NOW + 1_200
 
 
 def closing(now: int, holders: tuple[Address, Address] = (ME, OTHER)) -> list[type]:
-    """What a solver does, with shard 0 accepted and shard 1 pending, of two of which one is enough."""
+    """The solver's actions with shard 0 accepted and shard 1 pending, when one of the two is enough."""
     one = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED), claim(Kind.TASK, 0, 1, Phase.COMMITTED))
     begun = Progress(0, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
     return kinds(observation(holders, one, progress=begun, now=now, min_shards=1))
@@ -310,7 +310,7 @@ def test_attack_T34_no_file_is_fetched_of_a_job_in_which_nothing_would_be_taken(
 
 
 def test_whoever_holds_a_shard_leaves_the_next_to_others_for_a_moment() -> None:
-    """Else the first that looks has them all, and nobody else earns."""
+    """Otherwise the first solver to poll takes all shards, and nobody else earns."""
     seen = observation((ME, ZERO_ADDRESS))
     (job,) = seen.jobs
     assert TakeShard in kinds(seen), "open for 50 s"

@@ -48,7 +48,7 @@ COMMITTED = tuple(claim(Kind.TASK, 0, k, Phase.COMMITTED, by) for k, by in enume
 
 
 def kinds(seen: Observation) -> list[type]:
-    """What a solver does, but for what anyone may do."""
+    """The solver's actions, except those that anyone may do."""
     return [kind for kind in all_kinds(seen) if kind is not Poke]
 
 
@@ -184,7 +184,7 @@ def test_a_task_is_trained_until_it_is_over_or_something_else_is_wanted(
 def test_outer_states_that_cannot_all_be_had_are_computed_anew(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else an outer claim would lack an end, or have another segment's in its place."""
+    """Otherwise an outer claim would lack a segment end, or have another segment's in its place."""
     drafting, missed = [False], list[int]()
     leaf, draft = SpeculativeStates.leaf, TaskTrainer.outer_draft
 

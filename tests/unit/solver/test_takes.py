@@ -98,7 +98,7 @@ def test_why_a_learner_is_idle(looks: Observation, says: str) -> None:
 
 
 def claimants(day: MarketDay, job_id: JobId, kind: Kind) -> set[Address]:
-    """Who made the job's claims of a kind."""
+    """Claimants of the job's claims of a kind."""
     entries = day.market_state.claims.values()
     return {e.claim.claimant for e in entries if (e.claim.job_id, e.claim.kind) == (job_id, kind)}
 

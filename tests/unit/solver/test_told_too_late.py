@@ -1,4 +1,4 @@
-"""What workers told of a solver's tasks is not believed once their processes have ended."""
+"""Messages of workers about a solver's tasks are ignored once their processes have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caps of the pure market, told in the terms of docs/protocol.md 7.1.1; random lives are in tests/twin."""
+"""Caps of the pure market, by docs/protocol.md 7.1.1; tests/twin has random lives."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Amount = Callable[[MarketState], int]
 
 
 class Standing(Enum):
-    """What has become of the claim's place in its job."""
+    """State of the claim's place in its job."""
 
     STANDS = auto()
     OVERTAKEN = auto()
@@ -36,7 +36,7 @@ class Standing(Enum):
 
 
 class Dispute(Enum):
-    """What is open on the claim. ANSWERED: a game in which it is the challenger's move."""
+    """The open dispute on the claim. ANSWERED: a game in which it is the challenger's move."""
 
     NONE = auto()
     GAME = auto()
@@ -45,7 +45,7 @@ class Dispute(Enum):
 
 
 class Seat(Enum):
-    """What the claim's one verifier has done."""
+    """State of the seat of the claim's one verifier."""
 
     SILENT = auto()
     VALID = auto()
@@ -68,7 +68,7 @@ class State:
 
     @property
     def decides(self) -> type[e.Event]:
-        """What ends the dispute."""
+        """The event that ends the dispute."""
         return e.ExpireDemand if self.dispute == Dispute.DEMAND else e.Play
 
 
@@ -86,7 +86,7 @@ def states() -> Iterator[State]:
 
 
 def bring_about(state: State) -> tuple[Story, ClaimId]:
-    """Bob's task in this state; Ann's is right and accepted beside it or before it."""
+    """A market with bob's task in this state; ann's is right and accepted at the same time or earlier."""
     story = begin(**STRAGGLERS)
     first = story.accept(story.commit(Kind.TASK, 0, ANN))
     if state.standing == Standing.OVERTAKEN:
@@ -129,7 +129,7 @@ def dispute(story: Story, claim_id: ClaimId, kind: Dispute) -> None:
 
 
 def stake_behind(claim_id: ClaimId) -> Amount:
-    """What the claim has locked of its claimant's (invariant 5)."""
+    """Stake that the claim locks of its claimant (invariant 5)."""
 
     def amount(market: MarketState) -> int:
         state = market.claims[claim_id]
@@ -139,7 +139,7 @@ def stake_behind(claim_id: ClaimId) -> Amount:
 
 
 def seats_on(claim_id: ClaimId) -> Amount:
-    """What the claim has locked of its verifiers'."""
+    """Stake that the claim locks of its verifiers."""
 
     def amount(market: MarketState) -> int:
         state = market.claims[claim_id]
@@ -150,7 +150,7 @@ def seats_on(claim_id: ClaimId) -> Amount:
 
 
 def outsider_ends(story: Story) -> list[Ended]:
-    """What an outsider does in the time in which everything ends."""
+    """Actions of an outsider until everything has ended."""
     most = bound(story.terms)
     roots = story.scene.segments
     after, done = end_all(story.market_state, Seconds(story.time), story.block, most, roots=roots)
@@ -165,14 +165,14 @@ def freed_by(done: list[Ended], amount: Amount) -> Ended:
 
 
 def stakes_end(state: State) -> type[e.Event]:
-    """What frees or takes the solver's stake."""
+    """The event that frees or takes the solver's stake."""
     if state.falls:
         return state.decides
     return e.Settle if state.standing == Standing.STANDS else e.Void
 
 
 def seats_end(state: State) -> type[e.Event]:
-    """What frees the verifier's stake, or what of it is left."""
+    """The event that frees the verifier's stake, or what is left of it."""
     if state.seat == Seat.SILENT:
         # Fined before its claim's dispute is decided, if that takes longer.
         return e.Tally if state.standing == Standing.STANDS and not state.falls else stakes_end(state)
@@ -274,7 +274,7 @@ def test_Invariant21_a_jobs_escrow_ends_once_its_client_halts_it(begun: bool, ha
 
 
 def test_Invariant21_who_holds_a_shard_or_unbonds_asks_nobody() -> None:
-    """Its own calls: `release` at any time, even of a job that is over, and `finishUnbond` when it is due."""
+    """By its own calls: `release` at any time, even for an ended job, and `finishUnbond` once it is due."""
     story = begin()
     story.tell(e.StartUnbond(Role.SOLVER, Wei(100)), ANN)
     story.tell(e.Halt(story.job_id), CLIENT)

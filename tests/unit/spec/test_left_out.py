@@ -35,7 +35,7 @@ def waiting(seeded: bool = True, voted: bool = True, round_: int = 0) -> tuple[S
 
 
 def pass_by(story: Story, fixed: bool = False) -> None:
-    """The stragglers' time is over; `fixed`: and the round has its outer claim."""
+    """Ends the stragglers' time; `fixed`: the round also gets its outer claim."""
     story.time = story.market_state.jobs[story.job_id].stragglers_end + story.terms.outer_time
     if fixed:
         story.commit(Kind.OUTER, 0, ANN)
@@ -47,7 +47,7 @@ def window_end(story: Story, claim_id: ClaimId) -> Seconds:
 
 
 def stalled() -> tuple[Story, ClaimId, Seconds]:
-    """Bob's task, of whose round Ann's is accepted, once the stragglers' time is over; and when that was."""
+    """Bob's task in a round in which ann's is accepted, after the stragglers' time; and when that ended."""
     story = begin(**STRAGGLERS)
     anns, bobs = story.commit(Kind.TASK, 0, ANN), story.commit(Kind.TASK, 1, BOB)
     story.time = story.market_state.jobs[story.job_id].stragglers_end + 1

@@ -28,7 +28,7 @@ class Felled:
         return self.story.claim(self.late)
 
     def end(self) -> None:
-        """Whose clock has run out loses the game on the late claim."""
+        """Ends the game on the late claim: the player whose clock has run out loses."""
         game = self.story.market_state.games[self.game_id].game
         self.story.run_out(1)
         self.story.tell(e.Play(self.game_id, game, Timeout()), BOB)
@@ -55,7 +55,7 @@ def felled() -> Felled:
 
 
 def test_A3_a_claim_under_a_game_is_not_voided_and_falls_although_it_was_overtaken(felled: Felled) -> None:
-    """Attack A3: a ring fells its own early claim to save its late one."""
+    """Attack A3: a ring makes its own early claim fall to save its late one."""
     story, late = felled.story, felled.claim
     assert story.refuse(e.Void(late), BOB) == "GamesOpen"
     rewinds = story.market_state.jobs[story.job_id].rewinds_so_far

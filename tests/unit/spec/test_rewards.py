@@ -20,7 +20,7 @@ STRAGGLERS = {"min_shards": 1, "straggler_time": Seconds(2_000), "task_time": Se
 
 
 def time_out(story: Story, game_id: int) -> None:
-    """Whose move it is has let its time pass."""
+    """Lets the clock of the player to move run out."""
     story.run_out(1)
     story.tell(e.Play(game_id, story.market_state.games[game_id].game, Timeout()), BOB)
 
@@ -73,7 +73,7 @@ def test_T53_who_wins_its_game_has_its_part_though_the_job_goes_on_without_the_c
 
 
 def test_T53_a_demand_that_convicts_has_its_part_beside_a_game_that_is_won() -> None:
-    """Rule 5.4: who convicted the claim is paid, though it has shown no root."""
+    """Rule 5.4: the account that convicted the claim is paid, although it has shown no root."""
     story = begin()
     claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
     story.tell(story.demand(claim_id), WHISTLER)
@@ -141,7 +141,8 @@ def settle_all(story: Story) -> None:
 
 
 def test_T55_a_reward_waits_no_longer_than_a_claim_may_be_settled_at_its_place() -> None:
-    """Whoever makes it wait by noise has it paid once its round is settled, however long the job goes on."""
+    """Games that only delay a reward cannot do so beyond the settlement of its round, however long the job
+    lasts."""
     story = begin(**STRAGGLERS)
     story.accept(story.commit(Kind.TASK, 0, ANN))
     bobs = story.commit(Kind.TASK, 1, BOB)

@@ -70,7 +70,7 @@ class Llama(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two convolutions beside a shortcut, which is a strided 1×1 convolution where the size changes."""
+    """Two convolutions and a shortcut, which is a strided 1×1 convolution where the size changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
         super().__init__()

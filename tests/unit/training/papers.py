@@ -1,8 +1,9 @@
 """Outer algorithms in NumPy's float64, from their papers' equations, on a small GPT that trains in part.
 
 Contract: `Paper` keeps θ, the outer rule's state, and each shard's training, residual and own θ, and trains
-by itself. Of a program's round it takes codes, places, and the signs of means about 0, since a number beside
-an edge may fall on either side of it in f32; each code and place is held against the nearest and the largest.
+by itself. From a program's round it takes codes, places, and the signs of means about 0, since a number near
+an edge may fall on either side of it in f32. Each code is compared with the nearest, each place with the
+largest.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def steps_of(name: str) -> int:
 
 
 class Inner64:
-    """A shard's training in float64: SGD with momentum, or Muon beside Adam, from the equations."""
+    """A shard's training in float64: SGD with momentum, or Muon with Adam, from the equations."""
 
     def __init__(self, rule: Optimiser) -> None:
         self.rule, self.t = rule, 0
@@ -137,7 +138,7 @@ def with_table(rows: Array, code: Array, width: int) -> Array:
 
 
 def decoded(a: Algorithm, x: Array, wire: Sequence[Tensor]) -> tuple[Array, Array]:
-    """What is received of x, and 1 where something was sent."""
+    """Values that a receiver decodes of x, and 1 where something was sent."""
     coding, all_sent = a.coding, np.ones_like(x)
     if isinstance(coding, Largest):
         return _largest(coding, x, [t.numpy() for t in wire])
@@ -254,9 +255,9 @@ class Paper:
         return list(found[(at + 1) % len(found)])
 
     def begin(self, at: int, k: int) -> tuple[list[Array], list[Array]]:
-        """What a shard begins from, and what its change goes against."""
+        """Parameters from which a shard starts, and against which its change is taken."""
         came_back = k not in self.here and at > 0
-        if self.name == "streaming":  # τ = 1, and α is how much of its own a shard keeps
+        if self.name == "streaming":  # τ = 1, and α is the share of its own parameters that a shard keeps
             base = self.past[max(at - 1, 0)]
             mixed = self.turns(at - 2) if at > 1 else []
             if came_back:

@@ -50,7 +50,7 @@ def built(
 
 
 def batch_of(made: job.JobArtifacts, step: int, rows: int) -> Tensor:
-    """What the program reads at a step."""
+    """Inputs that the program reads at a step."""
     assert made.records is not None
     drawn = [made.records.index(SEED, 0, step, row) for row in range(rows)]
     return made.records.gather(drawn, 0, made.records.record_size)

@@ -1,5 +1,7 @@
-"""What an algorithm's programs keep of error feedback, of absent and of lying shards; on a quadratic. Its
-equations: ``test_algorithms_on_a_gpt``."""
+"""Error feedback, absent shards and lying shards in an algorithm's programs, on a quadratic.
+
+Its equations: ``test_algorithms_on_a_gpt``.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ SHAPES = [(6, 20), (9,)]
 
 
 def quadratic(seed: int = 3) -> tuple[list[Tensor], Callable[[Sequence[Tensor], int], list[Tensor]], Tensor]:
-    """Genesis; what shard k makes of θ in four steps towards its own optimum; the mean of all optima."""
+    """Genesis; shard k's θ after four steps towards its own optimum; the mean of all optima."""
     generator = torch.Generator().manual_seed(seed)
     optimum = [torch.randn(s, generator=generator) for s in SHAPES]
     own = [[o + 0.1 * torch.randn(o.shape, generator=generator) for o in optimum] for _ in range(SHARDS)]
@@ -77,7 +79,7 @@ def quadratic(seed: int = 3) -> tuple[list[Tensor], Callable[[Sequence[Tensor], 
 
 @pytest.mark.parametrize("name", ["diloco-u8", "diloco-4bit", "diloco-int4", "diloco-2bit"])
 def test_error_feedback_loses_nothing(name: str) -> None:
-    """What was sent and what is held back add up to all changes."""
+    """The sent and the retained parts add up to all changes."""
     algorithm = replace(RECIPES[name], rule=OuterSgd(1.0))
     run = Run(algorithm, [torch.zeros(10, 20)])
     generator = torch.Generator().manual_seed(1)

@@ -1,7 +1,7 @@
 """Every named algorithm on a small GPT, with a shard away in one round, against its paper's equations.
 
-The rounds are the lowered programs of ``training.catalogue``, and each input slot is from where the
-protocol's link of it says; training alone is a function. Beside them runs ``papers.Paper``.
+The rounds are the lowered programs of ``training.catalogue``, and each input slot comes from its protocol
+link's source; only training is a function. ``papers.Paper`` computes the same.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def test_rounds_on_a_gpt_follow_the_papers_equations(name: str) -> None:
 
 
 def kept_while_away(market: Market) -> None:
-    """What a shard that was away begins with, of its own, is what it had left, bit by bit."""
+    """A shard that was away starts with exactly the bits of its own state that it left."""
     last, again = market.ended[Kind.TASK, AWAY - 1, LOST], market.begun[Kind.TASK, AWAY + 1, LOST]
     for slot, x, y in zip(market.job.slot_names, last, again, strict=True):
         if slot.startswith(("residual.", "optimiser.")):
@@ -172,7 +172,7 @@ def differences(x: Sequence[Array], y: Sequence[Array]) -> list[Array]:
 
 
 def first_state(a: Algorithm, moved: Sequence[Tensor], state: Sequence[Tensor]) -> None:
-    """What a rule keeps after the first step, by how far that step went: m = Δ, and no share of it."""
+    """A rule's state after the first step, by that step's size: m = Δ, and not a share of it."""
     slots, rule = a.rule.slots, a.rule
     for i, step in enumerate(moved):
         own = [x.double() for x in state[i * slots : (i + 1) * slots]]

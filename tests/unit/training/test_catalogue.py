@@ -48,7 +48,7 @@ SPEEDS = {"delayed-nesterov": (1, 2)}
 
 
 def alone(name: str, terms: Terms) -> Alone:
-    """What one process makes of the same rounds."""
+    """The same rounds in one process."""
     rule = RULES.get(name, DiLoCo())
     if name == WHOLE:
         return whole_alone(rule, terms.seed, terms.rounds)
@@ -111,7 +111,7 @@ def fallen(
 
 
 def test_one_bit_in_the_compress_loop_is_convicted(day: MarketDay) -> None:
-    """Every verifier replays the loop's one segment: nothing hides beside training."""
+    """Every verifier replays the loop's one segment, so nothing can hide there."""
     files = recipe_files("diloco-4bit")
     code = next(i for i in range(files.tasks[1].slots) if files.slot_names[i] == "wire.0")
     fault = NodeFault(0, files.tasks[1].outputs[code], 3)

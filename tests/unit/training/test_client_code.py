@@ -1,4 +1,4 @@
-"""A client's own code: what it wraps for speed is traced as written, what it raises is told by its line."""
+"""A client's own code: wrappers for speed are traced as written, and its exceptions are reported by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy of a model computes with its own tensors, also where the model keeps functions over its parts."""
+"""A copied model computes with its own tensors, even if the model keeps functions over its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of a client's own outer algorithm: each is told by the client's file and line."""
+"""Faults of a client's outer algorithm are reported by the client's file and line."""
 
 from __future__ import annotations
 

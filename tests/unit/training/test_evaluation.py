@@ -148,7 +148,7 @@ def build():
 
 
 def job_file(folder: Path, **changes: str) -> JobFile:
-    """The job file that `assay job init` writes for a model of one's own, with these lines of it changed."""
+    """The job file that `assay job init` writes for a user's model, with these lines changed."""
     (folder / "net.py").write_text(SOURCE)
     text = own_template(f"{folder / 'net.py'}:build", batch=BATCH, rounds=ROUNDS, times=LOCAL)
     lines = {

@@ -12,7 +12,7 @@ from assay.training.pretrained import causal_model
 
 
 def folder(path: Path) -> Path:
-    """What is looked at before weights are read."""
+    """Files that are checked before weights are read."""
     (path / "config.json").write_text('{"model_type": "llama", "_attn_implementation_autoset": true}')
     (path / "model.safetensors").touch()
     return path

@@ -1,4 +1,4 @@
-"""GRPO's parts beside NumPy in float64, and the cache beside the whole rows; in the program's arithmetic."""
+"""GRPO's parts against NumPy in float64, and the cache against whole rows; in the program's arithmetic."""
 
 from __future__ import annotations
 

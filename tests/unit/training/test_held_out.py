@@ -83,7 +83,7 @@ def test_the_step_is_the_models_loss_and_stands_before_the_training(
 
 
 def played(folder: Path, held_out: int) -> tuple[Following, dict[str, torch.Tensor]]:
-    """Three rounds among honest people: what is told of the job, and its model."""
+    """Three rounds among honest people: the job's output, and its model."""
     day = MarketDay(folder)
     job_id = day.post(made(held_out=held_out), rounds=3, max_unsettled=3, solver_stake=200)
     staffed(day)
@@ -118,7 +118,7 @@ def test_a_wrong_held_out_loss_is_convicted(day: MarketDay) -> None:
     node = files.tasks[0].outputs[files.slot_names.index(HELD_OUT_LOSS)]
 
     class EitherSpec(FaultySpec):
-        """Whichever shard is its own."""
+        """A cheat in whichever shard the solver holds."""
 
         def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
             work = super().make_work(files, engine, desk)

@@ -1,4 +1,5 @@
-"""What a model changes beside its parameters: a slot's next value, or refused with the line that does it."""
+"""Tensors besides parameters that a model changes: the slot's next value, or a refusal that names the
+line."""
 
 from __future__ import annotations
 
@@ -184,7 +185,7 @@ def test_a_state_that_cannot_go_on_is_refused_by_name() -> None:
 
 
 class Scaled(nn.Module):
-    """A loss with a parameter of its own."""
+    """A loss with its own parameter."""
 
     def __init__(self) -> None:
         super().__init__()

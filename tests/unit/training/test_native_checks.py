@@ -1,4 +1,4 @@
-"""Labels, tokens and indices out of range are found in the data, wherever they lie, and told by the line."""
+"""Labels, tokens and indices out of range are found anywhere in the data, and reported with their line."""
 
 from __future__ import annotations
 

@@ -85,8 +85,11 @@ def test_muon_makes_steps_nearly_orthogonal(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
 def test_muon_agrees_with_the_library_step_by_step(shape: tuple[int, int]) -> None:
-    """Three steps with a gradient of their own: momentum and Nesterov's look ahead as well. The library's
-    momentum is a mean and ours is a sum, which Newton and Schulz's first division takes away."""
+    """Three steps with different gradients, to cover momentum and Nesterov's look-ahead.
+
+    The library's momentum is a mean and ours is a sum; the first division of the Newton-Schulz iteration
+    removes the difference.
+    """
     generator = torch.Generator().manual_seed(4)
     theirs = nn.Parameter(torch.randn(shape, generator=generator))
     library = torch.optim.Muon([theirs], lr=0.1, momentum=0.95, weight_decay=0.1)

@@ -1,4 +1,4 @@
-"""Models of one's own as programs: Llama style, residual networks, recurrent networks, LoRA."""
+"""Users' models as programs: Llama style, residual networks, recurrent networks, LoRA."""
 
 from __future__ import annotations
 

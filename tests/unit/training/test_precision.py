@@ -1,4 +1,4 @@
-"""Products of one's own choice of precision, and those that are found by rehearsing the first steps."""
+"""Products with a chosen precision, and those found by rehearsing the first steps."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def whole_files(shards: int = 2) -> JobArtifacts:
 
 
 def test_a_program_on_blocks_computes_the_same_bits() -> None:
-    """Parameters of any sizes in any number of blocks, with slots beside them and one that is unchanged."""
+    """Parameters of any sizes in any number of blocks, with further slots, one of them unchanged."""
     rng = random.Random("blocks")
     for _ in range(40):
         shapes = [
@@ -227,7 +227,7 @@ def of_another_slice(kind: Kind, round_: int, shard: int, honest: Any) -> list[T
 
 
 def another_slices_first(kind: Kind, round_: int, shard: int, honest: Any) -> list[Tensor]:
-    """A slice that begins from another slice's parameters, which are its own kind's genesis state."""
+    """A slice that starts from another slice's parameters, the genesis state of outer claims."""
     state = list(honest(kind, round_, shard))
     if kind == Kind.OUTER and round_ == 0:
         state[0] = honest(kind, round_, 1 - shard)[0]
@@ -288,7 +288,7 @@ def test_more_slices_than_parameters_are_refused() -> None:
 
 
 def stepped(shapes: Sequence[tuple[int, ...]]) -> Program:
-    """Gradient descent, more or less, on parameters of these shapes, beside a counter."""
+    """Approximate gradient descent on parameters of these shapes, and a counter."""
     b = ProgramBuilder()
     slots = [*(b.state(DType.F32, shape) for shape in shapes), b.state(DType.I32, ())]
     after = [b.mul(x, b.const(0.5, DType.F32)) for x in slots[:-1]]

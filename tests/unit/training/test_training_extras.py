@@ -1,4 +1,4 @@
-"""What a trainer expects beside an optimiser: averages of weights, epochs, mixtures, courses of the rate."""
+"""Extras of training besides an optimiser: averages of weights, epochs, mixtures, learning-rate schedules."""
 
 from __future__ import annotations
 

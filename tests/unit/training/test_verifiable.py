@@ -1,4 +1,4 @@
-"""What tasks draw and reward in a program, beside plain Python; and what the warm-up teaches."""
+"""Draws and rewards of tasks in a program, against plain Python; and the effect of the warm-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The committed vector files are what their generators give now: no model changes beside them unseen."""
+"""The committed vector files are the generators' present output, so no model changes unnoticed."""
 
 from __future__ import annotations
 

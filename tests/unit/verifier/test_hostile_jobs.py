@@ -34,12 +34,12 @@ NAMES = ("v0", "v1", "v2", "v3", "v4")
 
 
 def hide_everything(day: MarketDay) -> None:
-    """From now on nobody reads a block that is not its own."""
+    """Hides all blocks: from now on a node reads only its own."""
     day.network.withheld |= set(day.network.blocks)
 
 
 def lost(day: MarketDay) -> dict[str, int]:
-    """What of each honest account's stake is gone."""
+    """Stake that each honest account has lost."""
     stakes = {"ann": (Role.SOLVER, 2_000)} | dict.fromkeys(NAMES, (Role.VERIFIER, 1000))
     active = {
         name: day.market_state.active.get((account(name), role), 0)
@@ -139,7 +139,7 @@ WORKED, REFUSED = (0, 4, 9, 11, 12, 13, 17), (1, 2, 3, 8, 14)
 
 @pytest.mark.parametrize("seed", WORKED + REFUSED)
 def test_honest_nodes_lose_nothing_whatever_the_terms(day: MarketDay, seed: int) -> None:
-    """Every term is drawn anew in each run; in every second one the files are gone after the first claim."""
+    """Random terms in each run; in every second run the files disappear after the first claim."""
     terms = hostile(Random(seed))
     job_id = day.post(**terms)
     day.solver("ann")

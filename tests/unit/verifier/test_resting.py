@@ -1,4 +1,4 @@
-"""What a verifier decides while its operator, or the machine, wants nothing new."""
+"""A verifier's decisions while its operator or its machine wants no new work."""
 
 from __future__ import annotations
 

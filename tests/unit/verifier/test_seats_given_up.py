@@ -1,4 +1,4 @@
-"""Seats of claims that come to nothing are given up at once, and nothing is replayed for one in vain."""
+"""Seats of claims that can no longer be accepted are given up at once, without a useless replay."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
     ("age", "waited"), [(0, 0), (20, 20), (10**6, 30)], ids=["none", "some", "half the time"]
 )
 def test_attack_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age: int, waited: int) -> None:
-    """What a reorganisation of less than that replaces, no vote was sent under."""
+    """No vote is sent under a seed that a shorter reorganisation could replace."""
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     for i in range(2):

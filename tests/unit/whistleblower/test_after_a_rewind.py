@@ -1,4 +1,4 @@
-"""Games on a claim that a rewind overtakes: both sides play on, and what they play from is their own."""
+"""Games on a claim that a rewind overtakes: both sides continue to play, from states that they have kept."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def accused(day: MarketDay, job_id: JobId) -> Played:
 
 
 def rewound(day: MarketDay, job_id: JobId) -> ClaimView:
-    """Bob's task falls by the clock; ann's task, which builds on it, is overtaken."""
+    """A market in which bob's task falls by the clock, and ann's task, which builds on it, is overtaken."""
     state, troll = day.market_state, day.markets["troll"]
     first = state.games[1].view.game
     state.run_out(first.deadline)
@@ -153,7 +153,7 @@ class ManifestsAlone(FakeBlocks):
 
 
 class RingsDay(MarketDay):
-    """A market day on which whoever withholds its blocks serves its manifests all the same."""
+    """A market day on which a node that withholds its blocks still serves its manifests."""
 
     def blocks(self, **options: Any) -> FakeBlocks:
         return ManifestsAlone(self.network, **options) if options else super().blocks()
@@ -167,8 +167,8 @@ def jack_accuses_the_vote(day: MarketDay) -> None:
 
 
 def others_states(day: MarketDay, name: str, room: int) -> None:
-    """What a worker of this node replays of other jobs, after which nothing older is left within the room
-    for states."""
+    """States of other jobs that a worker of this node replays until no older state is left within its
+    budget."""
     kept = ReplayCache(day.folder / name / "replays", room)
     for i in range(room // SIZE):
         state = [torch.full(spec.shape, 100.0 + i) for spec in inner_program().state]
@@ -324,8 +324,7 @@ def test_attack_T54_nothing_is_announced_that_could_not_be_played(
 def test_attack_T56_a_vote_is_defended_though_the_chain_goes_back_below_its_claims_end(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim is overtaken and voided; then these blocks are replaced by others, in which a game about the
-    vote is opened first."""
+    """The claim is overtaken and voided; then a reorganisation opens a game about the vote first."""
     monkeypatch.setattr("assay.verifier.service.KEPT_BYTES", 1)
     job_id, state = begun(day, verifier="vera", verifiers=1), day.market_state
 
@@ -396,7 +395,7 @@ def full(monkeypatch: pytest.MonkeyPatch, below: Path) -> None:
 def test_who_asks_for_an_overtaken_input_has_its_bond_back(
     day: MarketDay,
 ) -> None:
-    """What the input must have been nobody can say any more."""
+    """The correct input can no longer be determined."""
     job_id = begun(day, partial(WrongInputSolver, patch=invent))
     wendy = day.whistleblower("wendy")
     game = accused(day, job_id)

@@ -1,4 +1,4 @@
-"""What is demanded of a state of which some bytes are missing."""
+"""Demands about a state of which some bytes are missing."""
 
 from __future__ import annotations
 

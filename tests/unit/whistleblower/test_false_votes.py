@@ -14,7 +14,7 @@ from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 
 STAKE, VERIFIER_STAKE = 1_000, 50
-"""What each verifier has, and what a seat locks."""
+"""Each verifier's stake, and the stake that a seat locks."""
 
 
 def lied_to(day: MarketDay, samples: int, nonce: int = 1, **kinds: object) -> JobId:

@@ -1,4 +1,4 @@
-"""What a whistleblower does about tasks that their round goes on without, and about closed jobs."""
+"""A whistleblower's actions on tasks that their round left out, and on closed jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a whistleblower decides while its operator, or the machine, wants nothing new."""
+"""A whistleblower's decisions while its operator or its machine wants no new work."""
 
 from __future__ import annotations
 

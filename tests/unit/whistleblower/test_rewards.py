@@ -1,4 +1,4 @@
-"""Rewards that wait: a whistleblower beside a parasite that has announced blindly (R12)."""
+"""Waiting rewards: a whistleblower against a parasite that announced without auditing (R12)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def honest_root(day: MarketDay, job_id: JobId, view: ClaimView) -> tuple[int, by
 
 
 def test_T53_a_whistleblower_has_its_part_where_a_puppet_wins_first(day: MarketDay) -> None:
-    """Nobody claims the place again: no truth tells, and both have won their own games."""
+    """Nobody claims the place again, so no settled claim decides, and both have won their games."""
     job_id, view = cheated(day)
     puppet = day.join("puppet")
     puppet.announce("a", view.claim_id, 0, ZERO_ADDRESS, GUESS, SALT)
@@ -174,7 +174,8 @@ def test_T55_a_reward_is_asked_for_once_its_round_is_settled_without_its_place(d
 
 
 def test_whose_game_was_lost_pays_nothing_to_have_the_others_paid(day: MarketDay) -> None:
-    """A puppet fells its claim beside an honest game whose source is gone with it (docs/threats.md, T53)."""
+    """A puppet convicts its claim during an honest game whose source is gone with it (docs/threats.md,
+    T53)."""
     _, view = cheated(day)
     me, other = account("wendy"), account("puppet")
     fallen = replace(view, status=replace(view.status, phase=Phase.CONVICTED))

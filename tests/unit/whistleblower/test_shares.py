@@ -1,4 +1,4 @@
-"""Clients that audit a share of their own jobs: what is drawn is audited, disputed, and nothing else is."""
+"""Clients that audit a share of their jobs: exactly the drawn claims and votes are audited and disputed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_false_vote_on_a_claim_that_is_not_audited_costs_its_stake(day: Market
 
 
 def test_a_vote_on_states_that_nobody_can_reach_accuses_the_claim(day: MarketDay) -> None:
-    """What a vote's audit meets on its way is the claim's fault, and is pursued as that."""
+    """A fault of the claim that is found while a vote is audited is pursued as the claim's."""
     job_id = day.post(rounds=1)
     conspiracy(day, FALSE_STATE)
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id))

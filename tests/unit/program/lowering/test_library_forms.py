@@ -1,5 +1,5 @@
-"""What other people's libraries write: tensors without elements, strided memory, parts written in place,
-checks that read values, whole random numbers, losses of planes."""
+"""Code as libraries write it: tensors without elements, strided memory, parts written in place, checks
+that read values, whole random numbers, losses of planes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be expressed is refused with the operation's name and the user's line."""
+"""Steps that cannot be expressed are refused with the operation's name and the user's line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmark of the market computes from what it saw, and the job that it leads."""
+"""The market benchmark's figures from its observations, and the job that it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written from the table of instructions is up to date, and what is not written agrees with it."""
+"""Text generated from the instruction table is up to date, and hand-written text agrees with it."""
 
 from __future__ import annotations
 
