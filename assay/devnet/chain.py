@@ -91,7 +91,7 @@ def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
     other = sorted(differing(HttpRpc(rpc_url), addresses, load_artifacts()))
     if other:
         raise Ask(
-            f"another version of assay made the devnet in {home}: its contracts {', '.join(other)} are not"
+            f"another version made the devnet in {home}: its contracts {', '.join(other)} are not"
             " those of this version; nothing was changed",
             hint="use the version that made it, or remove it with `assay devnet down --wipe`",
             code="devnet-of-another-version",

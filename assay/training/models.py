@@ -234,7 +234,7 @@ def from_description(entry: dict[str, Any]) -> Config:
         return _KINDS[entry["kind"]](**fields)
     except (KeyError, TypeError) as error:
         raise Stop(
-            f"the manifest's model is not a built-in one ({entry.get('kind')!r}), so assay cannot make its"
-            " module",
+            f"the manifest's model is not a built-in one ({entry.get('kind')!r}), so its module cannot be"
+            " built here",
             hint="load the parameters by slot name into your own module",
         ) from error

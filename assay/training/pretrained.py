@@ -140,8 +140,8 @@ def _refuse_code(folder: Path) -> None:
         found += [f"{key} in {path.name}" for key, value in _entries(config) if _names_code(key, value)]
     if found:
         raise Stop(
-            f"{folder} names code or another folder ({', '.join(sorted(set(found))[:3])}), which assay never"
-            " runs; nothing of it was read",
+            f"{folder} names code or another folder ({', '.join(sorted(set(found))[:3])}), which is never"
+            " run; nothing of it was read",
             hint="if the architecture is one of transformers' own, delete that from a copy of the folder",
         )
 
