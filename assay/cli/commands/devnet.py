@@ -60,7 +60,7 @@ def up(
     if (stopped := read_stopped(app.settings.home)) is not None:
         if given := _given(context):
             app.output.say(
-                f"{', '.join(given)} not heeded: the devnet of {app.settings.home} goes on as it was"
+                f"{', '.join(given)} ignored: the devnet of {app.settings.home} keeps its nodes and settings"
                 f" (`{app.command('devnet down --wipe')}` removes it)"
             )
         devnet = resume(app, stopped)

@@ -150,7 +150,7 @@ def test_options_that_are_not_heeded_are_named(
     with pytest.raises(SystemExit) as ended:
         main()
     err = " ".join(capsys.readouterr().err.split())
-    assert not ended.value.code and "--solvers, --block-time not heeded" in err and "--verifiers" not in err
+    assert not ended.value.code and "--solvers, --block-time ignored" in err and "--verifiers" not in err
 
 
 @pytest.mark.parametrize("other", [[], ["Jobs"]])
@@ -163,7 +163,7 @@ def test_a_devnet_of_another_version_is_not_gone_on_with(
     if not other:
         chain.check_contracts(Path("home"), Path("deployment.json"), "http://127.0.0.1:1")
         return
-    with pytest.raises(Ask, match="begun by another version: Jobs") as caught:
+    with pytest.raises(Ask, match="another version made the devnet in home: its contracts Jobs") as caught:
         chain.check_contracts(Path("home"), Path("deployment.json"), "http://127.0.0.1:1")
     assert caught.value.code == "devnet-of-another-version" and "--wipe" in caught.value.hint
 
