@@ -14,8 +14,7 @@ def long(*values: Any) -> Any:
 
 
 def only(quick: Collection[str], names: Iterable[str]) -> list[Any]:
-    """All names, of which all but these are `long`. Raises AssertionError for a quick one that there is
-    not."""
+    """All names; all but these are marked `long`. Raises AssertionError for an unknown quick one."""
     every = list(names)
     assert set(quick) <= set(every), quick
     return [name if name in quick else long(name) for name in every]

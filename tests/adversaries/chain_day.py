@@ -83,7 +83,7 @@ class ChainDay:
     seed_age: Seconds = SEED_AGE
     bounds: Bounds = WIDE
     urls: dict[str, list[str]] = field(default_factory=dict)
-    """Endpoints of those who do not ask the chain's own node, with a node's usual patience."""
+    """RPC endpoints of accounts that do not use the chain's own node, with a node's usual patience."""
     network: Network = field(default_factory=Network)
     markets: dict[str, ChainMarket] = field(default_factory=dict)
     services: dict[str, Node] = field(default_factory=dict)
@@ -180,8 +180,8 @@ class ChainDay:
         self.rpc.request("anvil_mine", [hex(blocks), "0x1"])
 
     def lose(self, depth: int, grow: int = 0) -> int:
-        """Replace the last blocks, but for those before the market was there, by empty ones, and `grow` more;
-        how many there were."""
+        """Replaces the last blocks, as far as the market's deployment, by empty ones and `grow` more;
+        returns their number."""
         depth = min(depth, self.height() - self.first)
         if depth > 0:
             self.rpc.request("anvil_reorg", [depth, []])
@@ -209,7 +209,7 @@ class ChainDay:
         return any(view.status.phase == Phase.CONVICTED for view in views)
 
     def turn(self, off: tuple[str, ...] = (), blocks: int = 8) -> None:
-        """Everybody but those who are off looks, acts, and looks after its transactions; time passes."""
+        """Every service that is on polls, acts and checks its transactions; time passes."""
         if "client" not in off:
             self.look_after("client")
         self.help_out()

@@ -72,7 +72,7 @@ class Subject:
     write: Callable[[Path, Snap], None]
     read: Callable[[Path], Any]
     lost: Callable[[Any, Any], bool] = lambda truth, found: False
-    """Whether `found` is the truth, but for what a node then has again by itself."""
+    """Whether `found` is true, except for what a node recovers by itself."""
 
 
 # -- the chain
@@ -210,7 +210,7 @@ def read_blocks(folder: Path) -> bytes:
     cid = str(_ASIDE["cid"])
     try:
         return store.read_file(cid, len(_FILE))
-    except Retry:  # as a node does: what cannot be had is computed, or fetched, and put again
+    except Retry:  # as a node does: what is missing is computed or fetched, and stored again
         assert store.add_file(_FILE) == cid
         return store.read_file(cid, len(_FILE))
 

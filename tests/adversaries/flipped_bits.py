@@ -32,7 +32,7 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Tried:
-    """One fault and what came of it."""
+    """One fault and its outcome."""
 
     subject: str
     fault: str

@@ -63,7 +63,7 @@ def arrange(seed: int) -> Case:
         if planted is None:
             continue
         shown = honest.root(steps) != planted.liar.root(steps)
-        # A vote shows the last step's trace; a fault in an earlier one only if it goes on into the states.
+        # A vote shows the last step's trace; a fault in an earlier step shows only if it reaches the states.
         last = planted.step == steps - 1
         traced = (last and planted.kind != "output binding") or (not last and shown)
         if traced and (not shown or rng.randrange(4) == 0):

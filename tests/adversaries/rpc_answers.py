@@ -112,7 +112,7 @@ class WholeNode(MarketNode):
         known = transaction["to"].lower() in ADDRESSES.values()
         try:
             return super().eth_call(transaction, tag) if known else "0x"
-        except KeyError as error:  # of a job or claim that there never was
+        except KeyError as error:  # of a job or claim that never existed
             raise RpcFailed("eth_call", 3, f"execution reverted: {error}", "0x") from error
 
 

@@ -1,9 +1,9 @@
-"""Days on which the chain is reorganised at each moment of a job's and a game's life, as it comes.
+"""Days on which the chain is reorganised at each moment of a job's and a game's life.
 
-A moment is the first time that something is told: a job's post, a commit, a seed, a vote, each phase of a
-game, a demand, a settlement. At each of them blocks are lost, of a depth by turns, while everybody is on,
-everybody is off, or some are; who was off is started again from its disk, the client too. Then the day has to
-come to the end that an undisturbed one comes to.
+A moment is the first event of a kind: a job's post, a commit, a seed, a vote, each phase of a game, a demand,
+a settlement. At each of them blocks are lost, of alternating depth, while all services, some or none are on.
+Those that were off, the client too, are restarted from their disks. The day must then end as an undisturbed
+one does.
 """
 
 from __future__ import annotations

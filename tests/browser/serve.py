@@ -1,6 +1,6 @@
-"""The dashboard over a fake market, for a browser: serve.py prints its URL and goes on until killed.
+"""The dashboard over a fake market, for a browser: prints its URL and runs until killed.
 
-GET /test/turn, keep, reorganise, silent, speak, state, until/WHAT move the market as check.mjs wants it.
+check.mjs moves the market by GET /test/turn, keep, reorganise, silent, speak, state, until/WHAT.
 """
 
 from __future__ import annotations

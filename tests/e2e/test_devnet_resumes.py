@@ -1,5 +1,4 @@
-"""A devnet that was stopped goes on: same chain, time, ports, keys and money, and the job that was under way
-comes to its end."""
+"""A stopped devnet resumes: same chain, time, ports, keys and money, and its open job ends."""
 
 from __future__ import annotations
 
@@ -84,11 +83,11 @@ def money(home: Path) -> list[Any]:
 
 
 def down_and_up(home: Path) -> tuple[Any, Any]:
-    """Stop the devnet and let it go on: its record before and after."""
+    """Stops the devnet and resumes it; returns its record before and after."""
     before = json.loads((home / "devnet.json").read_text())["body"]
     genesis = block(before, "0x0")["hash"]
     assert ask(home, "devnet", "down")["stopped"] == len(before["nodes"]) + 1
-    after = ask(home, "devnet", "up", "--solvers=3")  # the option says nothing to a devnet that there is
+    after = ask(home, "devnet", "up", "--solvers=3")  # an existing devnet ignores the option
     assert after["rpc_url"] == before["rpc_url"] and block(after, "0x0")["hash"] == genesis
     assert [(n["name"], n["url"]) for n in after["nodes"]] == [(n["name"], n["url"]) for n in before["nodes"]]
     return before, after

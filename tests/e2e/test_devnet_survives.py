@@ -1,4 +1,4 @@
-"""A devnet of which any process was killed: it says so, goes on, and leaves nothing behind."""
+"""A devnet after any of its processes was killed: it reports that, continues, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def commands(path: Path) -> Iterator[str]:
 
 
 class Reader:
-    """A person who does what a tutorial says, in `folder`."""
+    """Follows a tutorial in `folder`, as a person would."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -38,9 +38,9 @@ class Network:
         self.blocks: dict[str, bytes] = {}
         self.withheld: set[str] = set()
         self.torn: dict[str, list[range]] = {}
-        """Bytes of a file that nobody but its holder reads; the rest of it can be had."""
+        """Ranges of a file's bytes that only its holder can read; the other bytes are available."""
         self.malformed: set[str] = set()
-        """Blocks that can be had and form no file."""
+        """Available blocks that form no file."""
 
 
 class FakeBlocks:

@@ -155,7 +155,7 @@ class MarketDay:
         return service
 
     def run(self, until: Callable[[], bool], turns: int = 300, seconds: int = 4) -> bool:
-        """Let everybody tick in turn, `seconds` apart, until `until()`; whether it came to that."""
+        """Lets every service tick in turn, `seconds` apart, until `until()`; True if that came true."""
         for _ in range(turns):
             for service in list(self.services.values()):
                 service.tick()

@@ -260,7 +260,7 @@ class CallsTogether(Order[list[Any]]):
 
 @dataclass(frozen=True)
 class CallLater(Order[None]):
-    """Leaves a thread behind that calls its node once `go` is there, and tells what came of it."""
+    """Leaves a thread behind that calls its node once `go` exists, and writes down the outcome."""
 
     go: Path
     call: Call

@@ -1,7 +1,7 @@
-"""Somebody who has nothing in the market and ends what anybody may end, while all others do nothing.
+"""An account without funds that ends whatever anybody may end, while all others do nothing.
 
-Contract: `end_all` changes a pure market by events of an account without funds alone, and by waiting: as soon
-as nothing more can be ended it waits for the next time at which something may be.
+Contract: `end_all` changes a pure market by that account's events and by waiting. Once nothing more can be
+ended, it waits for the next time at which something can.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class FakeMarket:
         return self._once(intent, effect, event, value)
 
     def _once(self, intent: str, effect: str, event: e.Event | None, value: Callable[[], Any]) -> Any:
-        """Do what an intent stands for, the first time; `value` is what became of it."""
+        """Executes an intent the first time; `value` is its result."""
         with self.market_state.lock:
             if intent in self.outcomes:
                 return self.outcomes[intent]

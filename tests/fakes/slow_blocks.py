@@ -1,4 +1,4 @@
-"""The Blocks port with files that come slowly, by the market's clock; others go on meanwhile."""
+"""The Blocks port with files that arrive slowly, by the market's clock, while other services run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ STEP_S = 4
 
 
 class SlowBlocks(FakeBlocks):
-    """Each file that is `slow` takes `each_s` seconds until it is here, in which `meanwhile` is called every
-    `STEP_S`: for everybody else to go on, and the clock as well."""
+    """Blocks in which each `slow` file takes `each_s` seconds.
+
+    `meanwhile` is called every `STEP_S`, so that other services run and the clock advances.
+    """
 
     def __init__(self, network: Network, each_s: int, meanwhile: Callable[[], object]) -> None:
         super().__init__(network)

@@ -26,7 +26,7 @@ from tests.twin.player import PLAYERS, Player
 
 
 def released(market_state: MarketState, now: Moment) -> MarketState:
-    """With every shard given back by its holder, or who owns that."""
+    """The market after every shard was given back by its holder or the holder's owner."""
     for job_id, job in market_state.jobs.items():
         for number, shard in enumerate(job.shards):
             if shard.solver != ZERO_ADDRESS:

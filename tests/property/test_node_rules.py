@@ -112,7 +112,7 @@ class Rules(RuleBasedStateMachine):
         assert not any(node.status.abandoned for node in self.day.services.values())
 
     def teardown(self) -> None:
-        """From wherever it has come to, everybody goes on undisturbed, and the job ends."""
+        """From any state all services continue undisturbed, and the job ends."""
         if not hasattr(self, "day"):
             return
         closed = self.day.closed(self.job_id)

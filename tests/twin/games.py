@@ -1,4 +1,4 @@
-"""Moves of a game between players who know only what the scene remembers, and like to be wrong."""
+"""Moves of a game between players who know only what the scene remembers, and are often wrong."""
 
 from __future__ import annotations
 

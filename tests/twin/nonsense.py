@@ -1,4 +1,4 @@
-"""Calls that make little sense: anything at hand, in any order, sometimes twisted. Most must be refused."""
+"""Calls that make little sense: any known values in any order, sometimes changed. Most must be refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.twin.scene import Scene
 
 
 def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Address) -> list[e.Event]:
-    """Calls of account `by` to every entry point, with what is at hand."""
+    """Calls of account `by` to every entry point, with known values."""
     job_ids = [*market_state.jobs, JobId(rng.randbytes(32))]
     job_id, shard = rng.choice(job_ids), rng.choice([0, 1, 7])
     calls: list[e.Event] = [

@@ -241,7 +241,7 @@ class Player:
         return self._commit(job_id, job, Kind.TASK, shard, input_root), solver
 
     def _input(self, job_id: JobId, job: Job, kind: Kind, shard: int) -> bytes:
-        """A state whose slots are what their links say, but for one now and then."""
+        """A state whose slots are what their links say, sometimes with one wrong slot."""
 
         def stands(round_: int, other: int) -> bool:
             if round_ == job.round:
@@ -391,7 +391,7 @@ class Player:
             games = self.twin.market_state.games.values()
             seen = [c.found for c in games if c.found is not None and c.game.claim_id == claim_id]
             seen = [found for found in seen if found.segment != INPUT_SEGMENT]
-            if seen and self.rng.random() < 0.8:  # another who has found the same
+            if seen and self.rng.random() < 0.8:  # another account that found the same
                 where, root = seen[0].segment, seen[0].root
                 shown = root
             leaves, proofs = tree.levels[0], [tuple(tree.proof(where + i)) for i in (0, 1)]
@@ -598,7 +598,7 @@ class Player:
         return doings
 
     def nonsense(self) -> list[Doing]:
-        """Anything, with anything at hand."""
+        """Any call with any known values."""
         by = self.rng.choice(PLAYERS)
         events = nonsense(self.scene, self.twin.market_state, self.rng, by)
         claims = [state.claim for state in self.twin.market_state.claims.values()]

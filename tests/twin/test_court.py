@@ -1,8 +1,8 @@
 """Twin test of disputes: real programs, an honest side and a liar, through the deployed market and its Court.
 
-Every move goes to ``spec.game`` (with ``spec.evidence`` as its arithmetic) and to the Court; now and
-then the liar, or somebody who has no say, first tries a spoilt move. The honest side must win each game in
-twin and chain (docs/protocol.md, 6.6).
+Every move goes to ``spec.game`` (with ``spec.evidence`` as its arithmetic) and to the Court. Sometimes the
+liar, or an account that is no player, first tries a wrong move. The honest side must win each game in twin
+and chain (docs/protocol.md, 6.6).
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def effective_fault(rng: random.Random, sample: Sample) -> NodeFault | StateFaul
 
 
 def claim_game(stage: Stage, seed: int) -> None:
-    """A claim with a wrong bit falls; a right one survives a challenger who believes in a wrong bit."""
+    """A claim with a wrong bit falls; a right one survives a challenger that computed a wrong bit."""
     rng = random.Random(seed)
     sample = random_sample(seed, instructions=15)
     fault = effective_fault(rng, sample)

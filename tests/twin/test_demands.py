@@ -1,5 +1,4 @@
-"""Demands in twin and chain: what they may name, how they are answered, and what becomes of them (rule
-7.3)."""
+"""Demands in twin and chain: what they may name, how they are answered, and how they end (rule 7.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from tests.twin.twin import Twin
 
 
 def committed(player: Player) -> tuple[Claim, Address]:
-    """A task, and somebody who has nothing to do with it."""
+    """A task, and an account that is not involved in it."""
     twin = player.twin
     post, client = player.posting()
     while not twin.act(post, client):

@@ -1,4 +1,4 @@
-"""Seeds from RANDAO values in headers: of young blocks, old ones, gone ones (rule 4.5, attacks 29 and 30)."""
+"""Seeds from RANDAO values in headers of recent, old and forgotten blocks (rule 4.5, attacks 29 and 30)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_seed_is_the_randao_value_of_its_block_while_the_chain_knows_its_hash(
     """Mining 8,191 blocks would take minutes: the history contract is removed instead."""
     twin, claim_id, claim = committed(stage, without_history)
     status = twin.market_state.claims[claim_id].status
-    twin.wait(60, blocks)  # the chain's own clock goes on while it mines
+    twin.wait(60, blocks)  # the chain's own clock advances while it mines
     gone = twin.block + 1 - status.seed_block > twin.history_blocks
     assert gone == (without_history and blocks == 258)
     header = twin.deployed.header(status.seed_block)

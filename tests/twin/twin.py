@@ -237,7 +237,8 @@ class Twin:
         yield ("Token", "balanceOf", (vault,)), held + ledger.undestroyed
 
     def _caps(self) -> Iterator[tuple[Question, Any]]:
-        """Of accounts that were ever capped: for all who have a job or a name, and for others."""
+        """Caps of all accounts that were ever capped: for clients with a job or a name, and for the
+        others."""
         clients = {job.terms.client for job in self.market_state.jobs.values()} | {ZERO_ADDRESS}
         funds = self.market_state.funds
         for (account, role), entry in funds.accounts.items():

@@ -1,4 +1,4 @@
-"""deploy/: units, images and pictures name commands, options and metrics that there are."""
+"""deploy/: units, images and dashboards name existing commands, options and metrics."""
 
 from __future__ import annotations
 

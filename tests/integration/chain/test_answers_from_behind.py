@@ -1,4 +1,4 @@
-"""Two nodes behind one address, one of which is some blocks behind: a real chain, and who looks at it."""
+"""Two nodes behind one address, one of them some blocks behind: a real chain, and its readers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Attack 46: the chain loses a job that a client has posted, while the client does nothing but serve its
-files."""
+"""Attack 46: a reorganisation removes a client's job while the client only serves its files."""
 
 from __future__ import annotations
 

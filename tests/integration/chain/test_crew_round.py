@@ -193,7 +193,7 @@ def test_a_member_that_lied_is_convicted_by_its_stages_program(
 
 
 def played(rig: Rig, view: GameView, leader: Replay, liar: Replay) -> GameView:
-    """The game to its end in the crews' Court, whose events say what each move has made of it."""
+    """Plays the game to its end in the crews' Court, by the events of each move."""
     markets = {market.me: market for market in rig.accounts[:2]}
     replays = dict(zip(markets, (leader, liar), strict=True))
     players = {me: Disputant(me, lambda game: replays[game.mover]) for me in markets}

@@ -89,7 +89,7 @@ class Rig:
         self.outsider.settle("settle", claim)
 
     def convict(self, claim: Claim, root: bytes) -> None:
-        """An outsider disputes the claim's last state, and the leader, who knows better, does not answer."""
+        """An outsider disputes the claim's last state, and the leader deliberately does not answer."""
         view = self.outsider.claims(self.job_id)[0]
         tree, salt = trees.build(view.roots), b"s" * 32
         self.outsider.announce("find", view.claim_id, 1, ZERO_ADDRESS, root, salt)

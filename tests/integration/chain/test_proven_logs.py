@@ -1,4 +1,4 @@
-"""Two endpoints, one of which lies about logs: the block's header decides, and the node goes on."""
+"""Two endpoints, one of which lies about logs: the block's header decides, and the node continues."""
 
 from __future__ import annotations
 

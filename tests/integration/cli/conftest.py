@@ -55,7 +55,7 @@ Assay = Callable[..., Ran]
 
 
 class Terminal(io.StringIO):
-    """Standard input of somebody who types."""
+    """Standard input of a person at a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -128,8 +128,8 @@ CASES: dict[str, Case] = {
     "storage check": Case(),
     "config show": Case(ends="reads"),
 }
-"""Every command. Of games, demands and crews there is none here: test_disputes_by_hand.py and test_crews.py
-try theirs."""
+"""Every command. This market has no games, demands or crews: test_disputes_by_hand.py and test_crews.py
+have."""
 MORE = {
     "solver release --later": Case("{job} --later", "asks"),
     "solver release --again": Case("{job} --again"),

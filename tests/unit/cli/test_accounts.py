@@ -31,7 +31,7 @@ def _here(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Types]:
-    """Somebody who sits at the terminal and types these words; what was asked."""
+    """A person who types these words at the terminal; returns the prompts."""
     asked: list[str] = []
 
     def begin(*words: str) -> list[str]:

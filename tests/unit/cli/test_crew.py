@@ -1,4 +1,4 @@
-"""``assay crew``: what a plan says, and members who train together."""
+"""``assay crew``: the output of a plan, and members that train together."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_what_writes_no_text_is_told_what_does(
 
 
 class Refusing:
-    """Blocks of which files cannot be had while they are `away`; counts the questions."""
+    """Blocks whose files are unavailable while they are `away`; counts the requests."""
 
     def __init__(self, blocks: Any) -> None:
         self._blocks = blocks

@@ -337,7 +337,7 @@ def test_a_dispute_that_was_open_when_it_was_fetched_has_moved_on(
 
 
 def test_attack_r13_a_false_segment_in_the_middle_does_not_replay(fetched: Fetched, copy: Path) -> None:
-    """One inner root of one task is another: nothing but a replay can tell."""
+    """One inner root of one task is wrong; only a replay can find that."""
 
     def change(view: ClaimView) -> ClaimView:
         claim = view.claim

@@ -1,4 +1,4 @@
-"""Members who train together: the same roots as one process, and blame for whoever does not do its part."""
+"""Members that train together: the same roots as one process, and blame for a member that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard over HTTP: pages, streams, what they may load, who may ask, and what they say of troubles."""
+"""The dashboard over HTTP: pages, streams, allowed sources, allowed readers, and error pages."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_pages_are_forgotten_and_there_are_only_so_many(tmp_path: Path) -> None:
 
 
 def test_attack_T68_streams_that_are_held_open_keep_nobody_out(rig: Rig) -> None:
-    """Hundreds, of pages that there are not: the oldest end, and a page is still made and streamed."""
+    """Hundreds of streams of unknown pages: the oldest end, and a page is still made and streamed."""
     host, port = rig.url.removeprefix("http://").split(":")
     with ExitStack() as held:
         for i in range(rig.server.connections.most + 8):

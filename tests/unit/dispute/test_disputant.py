@@ -93,7 +93,7 @@ def test_invented_trace_root_loses_by_the_clock() -> None:
 @pytest.mark.parametrize("fault", [NodeFault(FIRST_STEP, 6, 0), StateFault(FIRST_STEP, 0, 3), None])
 @pytest.mark.parametrize("key", [b"", KEY])
 def test_honest_defender_beats_any_challenger(fault: Fault | None, key: bytes) -> None:
-    """Attacks 14 and 18: a challenger who is wrong, or who agrees throughout."""
+    """Attacks 14 and 18: a challenger that is wrong, or that agrees throughout."""
     honest = replay()
     for steps in (1, 3):
         claimed = honest.trace(steps - 1, key).root if key else honest.root(steps)

@@ -244,7 +244,8 @@ def test_a_lazy_verifiers_traces_are_found_false(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_round_without_a_shard_replays(tmp_path: Path) -> None:
-    """Its outer step counts the missing shard with the round's base, and the shard goes on from its last."""
+    """Its outer step counts the missing shard with the round's base; the shard continues from its last
+    task."""
     day = StoredDay(tmp_path / "day")
     job_id = day.post(rounds=3, **MAY_BE_ABSENT)
     day.verifiers()

@@ -66,7 +66,7 @@ def test_more_samples_than_segments_check_everything_once(files: Any) -> None:
 
 @pytest.mark.long
 def test_loops_count_by_what_they_compute() -> None:
-    """A loop of one step is replayed by everybody who is drawn, and is a small part of a task."""
+    """Every drawn verifier replays a loop of one step, which is a small part of a task."""
     body = parse_job_file(by_algorithm(job_text(), "diloco-4bit"), "a job")
     files = build(body)
     terms = drafted(body, files)

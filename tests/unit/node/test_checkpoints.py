@@ -69,7 +69,7 @@ def settled(day: MarketDay, **changes: Any) -> JobId:
 
 
 def newcomer(day: MarketDay, job_id: JobId) -> tuple[Counting, StateProvider]:
-    """Somebody who has the job's files and nothing else."""
+    """A node that has the job's files and nothing else."""
     market, blocks = day.markets["client"], Counting(day.network)
     files = load_job(blocks, market.job(job_id).terms, RESOURCE_LIMITS)
     blocks.fetched.clear()

@@ -1,4 +1,4 @@
-"""W4: nodes on a chain that makes no block for hours, and then goes on."""
+"""W4: nodes on a chain that makes no block for hours, and then continues."""
 
 from __future__ import annotations
 

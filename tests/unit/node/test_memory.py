@@ -25,7 +25,7 @@ _MARKETS = ("assay.protocol", "assay.node.rounds")
 
 
 def footprint(service: Any, outside: list[Any]) -> int:
-    """Bytes of all that a service reaches, but for what stands for the world around it."""
+    """Bytes of everything that a service reaches, without the fakes of its surroundings."""
     seen = {id(thing) for thing in outside}
     waiting, total = [service], 0
     while waiting:

@@ -33,7 +33,7 @@ OWN_S = 32
 
 
 def bait(number: int) -> TinyFiles:
-    """A job of which no file is another's."""
+    """A job that shares no file with another."""
     start = [torch.linspace(-2 - number, 2 + number, WIDTH)]
     data = bytes((11 * i + 5 + 7 * number) % 256 for i in range(32 * WIDTH))
     tiny = tiny_files(1, rate=0.125)
@@ -42,7 +42,7 @@ def bait(number: int) -> TinyFiles:
 
 
 class PutOffDay:
-    """A market day in which one node waits for files while all others go on."""
+    """A market day in which one node waits for files while all others run."""
 
     def __init__(self, folder: Path) -> None:
         self.day = MarketDay(folder)
@@ -55,7 +55,7 @@ class PutOffDay:
         self.day.market_state.advance(4)
 
     def baits(self, count: int, **changes: Seconds) -> set[str]:
-        """Post junk jobs; the CIDs of their files."""
+        """Posts junk jobs; returns the CIDs of their files."""
         publish_job(self.day.blocks(), tiny_files(1))
         theirs: set[str] = set()
         for number in range(count):
@@ -65,7 +65,7 @@ class PutOffDay:
         return theirs
 
     def dripping(self, node: Node, job_id: JobId) -> DrippingBlocks:
-        """Bob's states of a job, all of which he publishes, never come to this node."""
+        """Bob's published states of a job, which never reach this node."""
         theirs, known = self.day.blocks(), set(self.day.network.blocks)
         self.day.solver("bob", WrongDataSolver, blocks=theirs)
         self.waiting, blocks = node, DrippingBlocks(self.day.network, OWN_S, self.meanwhile)
@@ -148,7 +148,8 @@ def test_what_is_found_missing_is_so_until_the_action_has_ended(put_off_day: Put
 
 
 def test_what_one_order_found_missing_is_so_for_the_next_ones_of_its_action(put_off_day: PutOffDay) -> None:
-    """Until the last of them is done, or one has failed; whether it was put off or cancelled meanwhile."""
+    """Until the action's last order has ended or one has failed, even if it was deferred or cancelled
+    meanwhile."""
     day = put_off_day.day
     blocks = DrippingBlocks(day.network, 8, lambda: None)
     cid = day.blocks().put(b"late")
@@ -187,7 +188,8 @@ def test_holes_are_looked_for_once_by_an_action(
 
 @pytest.mark.long
 def test_attack_T43_baits_that_are_put_off_by_turns_cost_no_vote(put_off_day: PutOffDay) -> None:
-    """Each look is used up by one of the baits: the honest vote is replayed, committed and shown in time."""
+    """Each poll is used up by one of the baits, yet the honest vote is replayed, committed and shown in
+    time."""
     day = put_off_day.day
     v0 = day.verifier("v0")
     day.verifier("v1")

@@ -377,7 +377,7 @@ def test_a_file_that_cannot_be_read_for_the_moment_is_not_deleted(
 def test_a_computed_state_is_kept_unless_all_of_it_is_in_the_nodes_own_blocks(
     day: MarketDay, tmp_path: Path
 ) -> None:
-    """A manifest that names its files says nothing of who has them."""
+    """A manifest that names its files does not show who has them."""
     job_id, view = task(day, withholds=False)
     market = day.markets["client"]
     for whole in (False, True):

@@ -426,8 +426,8 @@ def test_attack_T34_jobs_that_are_over_are_let_go_from_memory(
 
 
 def test_attack_T38_what_was_put_off_waits_until_others_had_their_turn(day: MarketDay) -> None:
-    """The tick ends with what was put off, for the sake of what is due; then what fetches comes in turn, so
-    that a hundred slow jobs do not hide the one that is not."""
+    """The tick ends with the deferred actions, after the due ones. Fetching actions then take turns, so
+    that a hundred slow jobs do not hide a fast one."""
     node = Example(day, [Do(JOB, 0, "due"), *(Fetch(JOB, number, "files") for number in (1, 2, 3))])
     put_off = Deferred("no more time is left", hint="it is tried again")
     node.failing = {1: put_off, 2: put_off}

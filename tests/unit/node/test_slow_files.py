@@ -38,7 +38,7 @@ def bait_files() -> TinyFiles:
 
 
 class SlowDay:
-    """A market day in which one node waits for files while all others go on."""
+    """A market day in which one node waits for files while all others run."""
 
     def __init__(self, folder: Path) -> None:
         self.day = MarketDay(folder)

@@ -1,4 +1,4 @@
-"""A program in stages: who owns what, and that the stages give the whole program's bits."""
+"""A program in stages: which member owns what, and that the stages give the whole program's bits."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_the_field_of_the_terms_at_fault_is_named(field: str, changes: dict[str,
 
 
 def test_of_several_faults_the_first_in_the_contracts_order_is_named() -> None:
-    """Of the terms alone; then what the class says; then what all of them come to."""
+    """First the terms alone, then the class, then sums over all terms."""
     wrong: dict[str, Any] = {
         "rounds": {"rounds": 0},
         "taskTime": {"task_time": Seconds(0)},

@@ -43,7 +43,7 @@ WAIT_S = 20
 
 @pytest.fixture(autouse=True)
 def _stored_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """States of any size are stored while training goes on."""
+    """States of any size are stored in parallel with training."""
     monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
 
 

@@ -83,7 +83,7 @@ def test_while_a_claim_is_in_dispute_it_costs_nothing(day: MarketDay) -> None:
     staffed(day)
     day.whistleblower("wendy")
     assert day.run(lambda: len(day.named("took")) == 2)
-    del day.services["bob"]  # who owes his task from now on
+    del day.services["bob"]  # his task is owed from now on
     seen = followed(day, job_id, lambda: Phase.CONVICTED in day.phases(job_id))
     assert "while a claim of the job is in dispute nothing is owed" in seen
 

@@ -43,7 +43,7 @@ def solver(day: MarketDay, kind: Callable[..., SolverService], **options: Any) -
 
 
 def finish(service: Node) -> None:
-    """Let a node look on until its workers have come to the end of what they run."""
+    """Lets a node poll until its workers have finished their orders."""
     deadline = time.monotonic() + WAIT_S
     while service.actions.waiting:
         assert time.monotonic() < deadline, service.status

@@ -73,7 +73,7 @@ class State:
 
 
 def states() -> Iterator[State]:
-    """All that there are."""
+    """All valid combinations."""
     for phase, standing, dispute, seat in product(
         (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED), Standing, Dispute, Seat
     ):

@@ -1,4 +1,4 @@
-"""Tasks that their round goes on without (rule 4.3.5): since it can be closed, or was fixed without them."""
+"""Tasks that their round leaves out (rule 4.3.5): it can be closed, or was fixed without them."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_task_that_is_left_out_may_be_challenged_in_its_window(fixed: bool, by
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_A3_a_task_that_is_left_out_is_voided_only_when_nobody_may_challenge_it(fixed: bool) -> None:
-    """Its claimant does not save its stake as soon as it sees who was drawn."""
+    """Its claimant cannot save its stake as soon as it sees which verifiers were drawn."""
     story, claim_id = waiting()
     void = e.Void(story.claim(claim_id))
     assert story.refuse(void, BOB) == "NotStale"
@@ -179,7 +179,7 @@ def test_A3_a_game_of_the_windows_last_second_keeps_a_task_from_being_voided(fix
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("by", ["game", "demand", "binding"])
 def test_a_task_that_is_left_out_falls_and_nothing_is_rewound(fixed: bool, by: str) -> None:
-    """Its claimant pays, its shard is open; nothing is wasted, whatever its round has come to since."""
+    """Its claimant pays and its shard opens; nothing counts as wasted, whatever its round has done since."""
     story, claim_id = waiting(round_=1)
     pass_by(story, fixed)
     job = story.market_state.jobs[story.job_id]
@@ -205,7 +205,7 @@ def test_a_task_that_is_left_out_falls_and_nothing_is_rewound(fixed: bool, by: s
     assert after.shards[1].solver == ZERO_ADDRESS
     assert story.market_state.accepted(story.job_id) == (0 if fixed else 1)
     if not fixed:
-        story.commit(Kind.OUTER, 0, ANN)  # the round goes on
+        story.commit(Kind.OUTER, 0, ANN)  # the round continues
 
 
 def settled(story: Story) -> None:
@@ -263,7 +263,7 @@ def test_a_task_that_is_left_out_of_a_round_that_can_be_closed_is_wasted_with_it
 
 
 def test_a_round_that_can_be_closed_takes_no_further_task() -> None:
-    """Rule 4.3.1: not even from who has taken its shard a moment ago."""
+    """Rule 4.3.1: not even from a solver that has just taken its shard."""
     story = begin(**STRAGGLERS)
     story.accept(story.commit(Kind.TASK, 0, ANN))
     end = story.market_state.jobs[story.job_id].stragglers_end

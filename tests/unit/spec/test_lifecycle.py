@@ -18,7 +18,7 @@ def story() -> Story:
 
 
 def test_a_lost_challenge_pays_the_defender_half_its_bond(story: Story) -> None:
-    """Rule 5.3; attack 16: a challenger who loses on purpose clears nothing."""
+    """Rule 5.3; attack 16: a challenger that loses on purpose clears nothing."""
     terms = story.market_state.jobs[story.job_id].terms
     claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
     game_id = story.challenge(claim_id)

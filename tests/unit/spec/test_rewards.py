@@ -26,7 +26,7 @@ def time_out(story: Story, game_id: int) -> None:
 
 
 def goes_on_without(how: str) -> tuple[Story, ClaimId, list[int]]:
-    """Bob's task, about which two disagree; the job goes on without it."""
+    """Bob's task, about which two findings disagree; the job continues without it."""
     story = begin(**STRAGGLERS)
     anns = story.accept(story.commit(Kind.TASK, 0, ANN))
     if how == "overtaken":
@@ -47,7 +47,7 @@ def goes_on_without(how: str) -> tuple[Story, ClaimId, list[int]]:
 
 @pytest.mark.parametrize("how", ["overtaken", "late", "left out"])
 def test_T53_who_wins_its_game_has_its_part_though_the_job_goes_on_without_the_claim(how: str) -> None:
-    """No claim of its place will tell who was right: so a puppet that wins first only has half."""
+    """No claim of its place will decide, so a puppet that wins first gets only half."""
     story, claim_id, (first, second) = goes_on_without(how)
     before = {who: story.worth_of(who) for who in (WHISTLER, CLIENT)}
     time_out(story, second)

@@ -299,7 +299,7 @@ class Paper:
         now = list(self.past[-1])
         for i in self.turns(at):
             change = mean_of(a, [s[i][0] for s in sent], [s[i][1] for s in sent])
-            if self.name == WHOLE:  # who is not there is taken to have stayed where it was
+            if self.name == WHOLE:  # an absent shard counts as unchanged
                 change = change * len(here) / self.shards
             now[i], self.state[i] = outer_step(a, now[i], change, self.state[i])
             if isinstance(a.rule, algorithms.Sign):

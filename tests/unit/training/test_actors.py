@@ -109,7 +109,7 @@ def test_no_two_rollouts_are_alike() -> None:
 
 @pytest.mark.long
 def test_who_is_away_counts_neither_as_right_nor_as_wrong() -> None:
-    """A learner's step without one actor is that of a learner who has the other's rollouts twice."""
+    """A learner's step without one actor is that of a learner with the other's rollouts twice."""
     made = files()
     learner = Executor(made.outers[0])
     sent = [TASK.drawn(PLAY.rows).to(torch.int32), torch.full((PLAY.rows, TASK.answer), -1.0)]

@@ -41,7 +41,7 @@ class Run:
         self.residuals = [[torch.zeros_like(p) for p in self.theta] if fed else [] for _ in range(SHARDS)]
 
     def round(self, local: Sequence[Sequence[Tensor]], present: Sequence[bool]) -> None:
-        """One round: what every shard made of θ, and who is there. An absent one's wire is spoiled."""
+        """One round from every shard's θ and presence. An absent shard's wire is spoiled."""
         sent: list[Tensor] = []
         for k, params in enumerate(local):
             if not present[k]:

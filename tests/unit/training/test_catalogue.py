@@ -42,9 +42,9 @@ from tests.marked import only
 SIZES = dict.fromkeys((name for name, entry in CATALOGUE.items() if entry.one_step), (1, 1))
 """Steps of a round and of a segment, where they are not the tiny job's."""
 ROUNDS = {"streaming": 4, "diloco-late": 3, "delayed-nesterov": 4}
-"""Of which the last ones begin from what came of the first ones."""
+"""Number of rounds; the last ones start from the first ones' output."""
 SPEEDS = {"delayed-nesterov": (1, 2)}
-"""From which shard on by how much fewer steps are taken."""
+"""First slow shard, and how many times fewer steps it takes."""
 
 
 def alone(name: str, terms: Terms) -> Alone:

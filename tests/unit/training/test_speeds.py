@@ -1,5 +1,7 @@
-"""Groups of different speed under delayed Nesterov: its paper's server in float64, its bits through the
-market, and cheats in a slow shard and about who is slow."""
+"""Groups of different speed under delayed Nesterov.
+
+Its paper's server in float64, its bits through the market, cheats in a slow shard and about which is slow.
+"""
 
 from __future__ import annotations
 
@@ -119,8 +121,8 @@ def test_the_market_gives_its_bits_with_a_slow_shard(day: MarketDay, tmp_path: P
 
 
 def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
-    """Ann, who takes the slow shard where she may, takes the fast one; who takes fast ones alone says why a
-    slow one is left; where all are alike the speed is nothing."""
+    """Ann takes the slow shard if she may, and otherwise the fast one. A solver of fast shards only says
+    why it leaves a slow one. If all are alike, the speed does not matter."""
     ann = day.solver("ann", slow=False)
     job_id = day.post(recipe_files("delayed-nesterov"), rounds=1, slow=SLOW)
     plain = day.post(nonce=2, rounds=1)

@@ -56,8 +56,11 @@ def randoms(seed: int, scale: float = 1.0) -> list[Tensor]:
 @pytest.mark.parametrize("numbers", [NUMBERS[0], *map(long, NUMBERS[1:])], ids=str)
 @pytest.mark.parametrize("coded", [False, True])
 def test_rounds_follow_the_papers_equations(coded: bool, numbers: Overlap) -> None:
-    """Nine rounds of three shards, one away in round 4: Δ = mean of θ(t − H) − θ_m of the fragment whose turn
-    it is, over those there; Nesterov; τ rounds later θ_m ← α·θ_m + (1 − α)·θ; who was away begins from θ."""
+    """Nine rounds of three shards, one away in round 4.
+
+    Δ = mean of θ(t − H) − θ_m of the present shards, for the fragment whose turn it is; Nesterov; τ rounds
+    later θ_m ← α·θ_m + (1 − α)·θ; a shard that was away starts from θ.
+    """
     made = streaming_of(SHAPES, Algorithm(Nesterov(0.4, 0.9)), numbers)
     if coded:
         made = replace(made, algorithm=Algorithm(Nesterov(0.4, 0.9), E3M0()))

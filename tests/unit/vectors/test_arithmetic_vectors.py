@@ -110,7 +110,7 @@ def by_torch(node: Node, cases: list[Case]) -> list[int]:
 
 
 def by_model(node: Node, case: Case) -> int:
-    """The case's bits by the integer-only model, which may read nothing but the case's spans."""
+    """The case's bits by the integer-only model, which may read only the case's spans."""
 
     def read(source: int, index: int) -> int:
         dtype = node.inputs[source].dtype

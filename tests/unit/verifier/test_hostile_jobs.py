@@ -71,7 +71,7 @@ def test_R5_verifiers_of_a_job_whose_files_are_gone_abstain_and_lose_nothing(
 
 
 def with_records_in_the_outer_program(files: TinyFiles) -> TinyFiles:
-    """The same job, but for an instruction that no outer step has anything to read for."""
+    """The same job with an instruction that reads records, which an outer step does not have."""
     outer = files.outer
     reads = Node(Op.DATA, DType.U8, (1, WIDTH), (), (0, 0))
     return replace(files, outer=Program((*outer.nodes, reads), outer.outputs, outer.params, WIDTH))
@@ -214,7 +214,7 @@ def test_honest_nodes_lose_nothing_whatever_else_the_terms_say(day: MarketDay, n
 
 EXTREMES = (0, 1, 2, 3, 5, 7, 255, 2**16, 2**31, 2**32 - 1, 2**63, 2**64 - 1, 10**18, 2**96 - 1, 2**128 - 1)
 OWN = {"shards", "rounds", "client", "class_id", "nonce"}
-"""Terms that a test has to know, or that name who posts."""
+"""Terms that a test needs to know, or that name the client."""
 
 
 def wild(seed: int) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def wild(seed: int) -> dict[str, Any]:
 
 
 def day_under(folder: Path, seed: int) -> str:
-    """A market's day under such terms, the files gone in every second one; what became of the job."""
+    """Plays a market's day under such terms, every second one without files; returns the job's outcome."""
     day = MarketDay(folder)
     try:
         job_id = day.post(**wild(seed))

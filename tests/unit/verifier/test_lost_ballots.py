@@ -14,7 +14,7 @@ KIND = "assay/ballot/1"
 
 
 def drawn(day: MarketDay, event: str, verifiers: int = 1, age: int = 0) -> tuple[JobId, Path]:
-    """v0 is drawn for the only task and has come to `event`; the file of its ballot."""
+    """A day on which v0, drawn for the only task, has reached `event`; and the file of its ballot."""
     job_id = day.post(rounds=1, shards=1, verifiers=verifiers)
     day.solver("ann")
     day.verifier("v0", seed_age=Seconds(age))

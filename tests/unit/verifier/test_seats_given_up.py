@@ -106,7 +106,8 @@ def test_no_replay_begins_where_the_round_can_be_closed_within_the_time_to_vote(
 
 
 def test_T49_a_task_of_a_round_that_was_stalled_is_replayed_if_its_vote_is_in_time() -> None:
-    """The round waits for voteTime after the acceptance that was enough, for who was drawn before."""
+    """The round waits for voteTime after the acceptance that suffices, for verifiers that were drawn
+    before."""
     accepted = replace(ACCEPTED, status=replace(ACCEPTED.status, since=Seconds(STRAGGLERS_END + 100)))
     soon = STRAGGLERS_END + 101
     assert done(soon, accepted, drawn(STRAGGLERS_END + 100)) == [Replay]
@@ -125,7 +126,7 @@ def test_a_false_task_that_is_left_out_is_pursued_as_long_as_it_may_be_challenge
 
 
 def test_a_replay_of_a_seat_that_was_given_up_ends_for_another_one(day: MarketDay) -> None:
-    """A worker that goes on with one for hours, though it is too late for that vote, misses the others."""
+    """A worker that continues for hours with a replay that is too late for its vote misses the others."""
     day.solvers()
     v0 = day.verifier("v0", pool=ManualPool)
     day.verifier("v1")
@@ -133,7 +134,7 @@ def test_a_replay_of_a_seat_that_was_given_up_ends_for_another_one(day: MarketDa
     assert isinstance(pool, ManualPool)
 
     def judged(job_id: JobId) -> bool:
-        """Whether nothing but that job's claim is at the worker."""
+        """True if the worker runs orders of that job's claim only."""
         orders = pool.orders()
         return [order.job.job_id for order in orders if isinstance(order, JudgeInput)] == [job_id]
 

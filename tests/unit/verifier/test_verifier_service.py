@@ -45,7 +45,7 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
     shown: dict[str, set[str]] = {}
 
     def look() -> bool:
-        """Notes, at the first observation of each invalid vote, who had a game on the claim by then."""
+        """Records at each invalid vote's first observation which accounts had a game on the claim."""
         accusers: set[str] = {p.view.game.challenger for p in day.market_state.games.values()}
         for entry in day.market_state.claims.values():
             for vote in entry.votes.values():

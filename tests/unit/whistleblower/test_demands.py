@@ -1,4 +1,4 @@
-"""Attack 33: who hides the states that it has committed to is made to show the very pieces that could not be
+"""Attack 33: a solver that hides states that it has committed to must show the leaves that could not be
 fetched, or loses the claim."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.fakes.port import Killed
 
 
 def crew(day: MarketDay, job_id: JobId) -> None:
-    """Two solvers that publish nothing, and two honest verifiers, who recompute."""
+    """Two solvers that publish nothing, and two honest verifiers, which recompute."""
     for name in ("ann", "bob"):
         day.solver(name, blocks=day.blocks(withholds=True))
     day.verifiers()
@@ -91,7 +91,7 @@ def test_without_the_option_nobody_demands_anything(day: MarketDay) -> None:
 
 
 def published_claim(day: MarketDay) -> ClaimView:
-    """A task that ann has committed, all of whose states can be had."""
+    """A task that ann has committed, with all of its states published."""
     job_id = day.post(rounds=1)
     day.solver("ann")
 

@@ -58,7 +58,7 @@ class Overtaken(Taken):
 
 
 def test_a_call_that_somebody_else_has_made_leaves_the_others_together(market: ChainMarket) -> None:
-    """Otherwise a stranger who records one seed of sixteen has the other fifteen sent one by one."""
+    """Otherwise a stranger that records one seed of sixteen has the other fifteen sent one by one."""
     writes = [Write(f"seed {i}", "record_seed", (CLAIM, b"one")) for i in range(16)]
     sender: Any = Overtaken({"seed 15"})
     assert send_together(sender, market.contracts["Tasks"], writes) == {}

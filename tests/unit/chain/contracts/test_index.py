@@ -114,7 +114,7 @@ def life(job_id: bytes, tasks: int) -> Iterator[Event]:
 
 @pytest.mark.long
 def test_a_settled_task_leaves_almost_nothing_in_memory() -> None:
-    """Its id, where its events are, and who published its manifest."""
+    """Its id, the place of its events, and the account that published its manifest."""
     index, tasks = MarketIndex(), 100
 
     def age(jobs: range) -> None:

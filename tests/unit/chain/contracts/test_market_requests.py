@@ -132,8 +132,8 @@ def build(busy: Busy, closed: int, opened: int) -> None:
 POLL = 2
 """Requests of the follower for the next block: the block, and its logs."""
 LOOK = 4
-"""The rest of a look, if everything goes into one batch: stakes, jobs and shards; open claims, and who stands
-in their places; who was overtaken; and the clock."""
+"""Other calls of a poll, in one batch: stakes, jobs, shards, open claims, standing claims, overtaken ones,
+clock."""
 
 
 @pytest.mark.parametrize(

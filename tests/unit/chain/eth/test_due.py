@@ -27,7 +27,7 @@ def told_by(sender: Sender) -> list[str]:
 
 
 def at(node: FakeNode, seconds: int) -> None:
-    """Let the chain's time come to this."""
+    """Sets the chain's time."""
     while (len(node.blocks) - 1) * BLOCK_S < seconds:
         node.mine()
 

@@ -317,7 +317,7 @@ LIES: list[tuple[str, str, Any]] = [
 def test_attack_T33_a_lie_about_any_field_that_is_read_is_no_answer(
     node: FakeNode, method: str, name: str, value: Any
 ) -> None:
-    """A parent that is none kept a dead block's events for good; a time that is none had a verifier fined."""
+    """A false parent kept a dead block's events for good; a false time had a verifier fined."""
     node.foreign("0x" + "33" * 20)
     node.mine([{"address": "0x" + "11" * 20, "topics": [OTHER], "data": "0x"}])
     params = [{"fromBlock": "0x1", "toBlock": "0xc"}] if method == "eth_getLogs" else ["0xb", True]
@@ -647,7 +647,7 @@ def test_a_receipt_that_nobody_knows_is_none(node: FakeNode) -> None:
 
 
 def test_attack_T45_who_is_past_a_receipts_block_and_has_none_denies_it(node: FakeNode) -> None:
-    """Its head goes on and on, and of the receipt's block alone it says that there is none."""
+    """Its head advances, and it denies only the receipt's block."""
     one, two = Flaky("one", node), Flaky("two", node)
     one.change = lambda method, answer: receipt_of(node, 10) if method == RECEIPT[0] else answer
     hidden = (RECEIPT[0], "eth_getBlockByNumber")

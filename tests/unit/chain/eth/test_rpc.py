@@ -222,7 +222,7 @@ ENDLESS = {
 
 @contextmanager
 def endless(begin: bytes, again: bytes) -> Iterator[str]:
-    """The address of who answers so, to all; once nobody asks any more, nobody is answered any more."""
+    """Address of a server that answers with `begin`, and then `again` and again until the test ends."""
     stop, threads = threading.Event(), list[threading.Thread]()
 
     def answer(client: socket.socket) -> None:

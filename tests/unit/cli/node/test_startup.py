@@ -1,4 +1,5 @@
-"""The start of a node whose chain refuses, contradicts itself or is away: it goes on trying, and says so."""
+"""The start of a node whose chain refuses, contradicts itself or is down: the node keeps trying, and
+reports it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_the_spans_are_one_for_each_input_of_the_model() -> None:
 
 
 def test_the_builder_has_a_type_for_every_element_wise_instruction() -> None:
-    """Output types follow from input types, but for convert."""
+    """Output types follow from input types, except for convert."""
     for op in Op:
         if op.elementwise and op is not Op.CONVERT:
             inputs = [inputs for inputs, _ in op.row.types]

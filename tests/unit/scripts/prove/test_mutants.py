@@ -26,7 +26,7 @@ ONCE_UNSEEN = {
     "Openings.sol tensorRoot: data.length == 0 || end > size"
     " || (end != size && data.length % LEAF_BYTES != 0) -> data.length == 0 || end > size",
 }
-"""Each of these survived all tests that there were."""
+"""Mutants that all earlier tests missed."""
 
 
 def test_a_mutant_within_another_is_asked_for_where_the_outer_one_is_not_planted() -> None:
