@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TOK = 10**18
 TIMES = {**LOCAL, "task": "400s", "straggler": "600s", "outer": "20s", "vote": "300s", "move": "200s"}
 TIMES["window"] = "20s"
-"""Longer than consecutive strikes on one node may last."""
+"""Longer than consecutive strikes on one node can last."""
 BUDGET_A_ROUND = 130
 """Budget in tokens per round."""
 NODES = (3, 3, 2)

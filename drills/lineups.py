@@ -26,11 +26,11 @@ DRILLS = frozenset(
         *("--accuse", "--late"),
     )
 )
-"""Options that the commands of ``drills.nodes`` have and those of ``assay`` have not."""
+"""Options of `drills.nodes` commands that the commands of ``assay`` do not have."""
 
 
 def told(spec: NodeSpec, *words: str) -> NodeSpec:
-    """The node with more arguments, started by ``drills`` if any of them is a drill."""
+    """The node with more arguments, started by ``drills`` if any of them is a drill's option."""
     package = "drills" if DRILLS & {*words} else spec.package
     return replace(spec, arguments=(*spec.arguments, *words), package=package)
 
@@ -62,7 +62,7 @@ def alone(*cheat: str) -> Callable[[], list[NodeSpec]]:
 
 
 def weighty(name: str, nodes: list[NodeSpec]) -> list[NodeSpec]:
-    """The same, but that one of them has three times the stake, and is drawn more often."""
+    """The same, but one of them has three times the stake, and is drawn more often."""
     return [
         replace(spec, tokens=Wei(3 * spec.tokens), stake=Wei(3 * spec.stake)) if spec.name == name else spec
         for spec in nodes

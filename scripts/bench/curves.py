@@ -43,7 +43,7 @@ Curve = list[tuple[int, float, float]]
 
 
 class Block(nn.Module):
-    """ResNet-18's: two 3×3 convolutions beside a shortcut."""
+    """A block of ResNet-18: two 3×3 convolutions and a shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -169,8 +169,7 @@ def drawn_by(seed: int) -> bytes:
 
 
 def curve(task: Task, form: str, seed: int, steps: int, every: int, cache: Path | None, file: Path) -> Curve:
-    """A run's curve. It is kept in the file with the state at every look, from which an interrupted run goes
-    on."""
+    """A run's curve. Its file keeps the state at every evaluation, from which an interrupted run resumes."""
     data, model = task.data(), task.build(seed)
     genesis = job.genesis_of(model, task.optimiser)
     state: State = dict(zip(genesis, as_stored(list(genesis.values()), list(genesis)), strict=True))

@@ -95,7 +95,7 @@ class Loops:
 
 
 def kind(loop: str) -> str:
-    """What a loop does, by what it computes."""
+    """Kind of a loop, by its operations."""
     if str(constants.EXPM1[-3]) in loop:
         return "exponentials"
     if "tmp_acc" in loop:

@@ -135,13 +135,13 @@ class Places:
             for used in function.get("modifiers", ()):
                 if used["modifierName"]["name"] in modifiers:
                     yield name, self.unmodified(used, modifiers[used["modifierName"]["name"]])
-            # What a refusal says of itself is no place.
+            # Arguments of a revert are not places to mutate.
             for node in descendants(function["body"], without=("RevertStatement", "InlineAssembly")):
                 for fault in getattr(self, "in_" + node["nodeType"], lambda _: ())(node):
                     yield name, fault
 
     def unmodified(self, used: Tree, modifier: Tree) -> Fault:
-        """Gives the function a modifier of its own, which does nothing if the mutant is selected."""
+        """Adds a new modifier to the function, which does nothing if the mutant is selected."""
         name = modifier["name"]
         called = Edit(*span(used), self.text(used)[len(name) :], name + "_{number}{new}")
         own = Edit(*span(modifier), name + "_{number}" + self.text(modifier["parameters"]), MODIFIER)

@@ -116,7 +116,7 @@ def build() -> tuple[Builder, tuple[int, ...]]:
 
 
 def add_named_records(b: Builder, best: int, y: int) -> None:
-    """What reads the shard's number, records by number, the bits of numbers, and sums by a row's own
+    """Adds nodes that read the shard's number, records by number, bits of numbers, and sums by a row's own
     index."""
     b.add(Op.SHARD, I32, (), (), [SHARD])
     named = [records()[min(max(i, 0), RECORDS - 1)] for i in b.values[best]]

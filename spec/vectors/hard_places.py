@@ -192,7 +192,8 @@ _F32 |= dict.fromkeys((Op.MAX, Op.MIN, Op.EQ, Op.LT, Op.LE), _beside_each_other)
 
 
 def operands(op: Op, sources: list[DType], to: DType) -> Draw | None:
-    """What draws hard operands of an element-wise instruction; None where no place is harder than another."""
+    """Function that draws hard operands of an element-wise instruction; None if no operands are harder
+    than others."""
     if op is Op.CONVERT:
         pairs: dict[tuple[DType, DType], Draw] = {
             (DType.F32, DType.I32): _to_integer,

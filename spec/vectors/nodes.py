@@ -1,11 +1,12 @@
-"""Writes `tests/vectors/nodes.bin`: node encodings, sound and broken, with the validator's judgement of each.
+"""Writes `tests/vectors/nodes.bin`: valid and broken node encodings, each with the validator's verdict.
 
-Format, integers big-endian: (u16 length, encoding, u8 accepted)*. Broken ones are sound ones with one change:
-a byte, a cut, an addition, a field (also by the least that takes a dimension or an attribute over its
-limit). The judgement is that of `program.isa` and `program.rules`; records have 2^31 bytes.
+Format, integers big-endian: (u16 length, encoding, u8 accepted)*. A broken encoding is a valid one with one
+change: a byte, a cut, an addition, or a field (also by the least that exceeds the limit of a dimension or an
+attribute). The verdict is that of `program.isa` and `program.rules`; records have 2^31 bytes.
 
-Contract: the same `--count` and `--seed` give the same bytes. The arbiter must judge as the validator does:
-a node it refused though the validator takes it could not be disputed; the other way round it is undefined.
+Contract: the same `--count` and `--seed` give the same bytes. The arbiter has to agree with the validator: a
+node that only the arbiter refuses could not be disputed, and one that only the validator refuses is
+undefined.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SOURCES = set(Op.of(Family.SOURCE)) - {Op.CONST, Op.IOTA}
 
 
 def accepted(encoding: bytes) -> bool:
-    """The validator's judgement."""
+    """The validator's verdict."""
     try:
         check_node(decode_node(encoding), RECORD_BYTES)
     except (MalformedProgram, RuleBroken):
