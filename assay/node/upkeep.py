@@ -243,7 +243,7 @@ def plays(
         if returning and late:
             yield Play(job_id, view.game_id, f"game {view.game_id}: its bond comes back, however it ends")
         elif about is not None and game.challenger == me and moot(about, game):
-            # Whose games are won has a part in a reward that waits, where no truth tells (rule 5.4.1).
+            # If no settled claim decides, accounts whose games are won share a waiting reward (rule 5.4.1).
             if game.ballot or waiting.get(game.claim_id, me) == me or not ours or late:
                 continue
             left = f"our move ({game.phase.name}), {game.deadline - now} s left, for a part in a reward"
