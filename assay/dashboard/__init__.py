@@ -1,1 +1,1 @@
-"""The market in a browser: read-only pages that follow the chain as it moves, and as it is reorganised."""
+"""The market in a browser: read-only pages that follow the chain, including its reorganisations."""

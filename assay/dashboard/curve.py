@@ -1,7 +1,7 @@
-"""A job's loss curve: the losses that committed states hold, read a few at a time.
+"""A job's loss curve, from the losses in committed states, a few of which are read at a time.
 
-Contract: the ends of tasks first, newest round first; then every segment's end, where a state is small enough
-to be fetched for the sake of a picture. A state that cannot be had now is asked for again later.
+Contract: reads the ends of tasks first, newest round first; then every segment's end, where a state is small
+enough to be fetched for a picture. An unavailable state is asked for again later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from assay.protocol.types import ClaimView, Kind, Phase, Terms
 SMALL_STATE_BYTES = 16 << 20
 """States up to this size are read at every segment's end, larger ones at the ends of tasks only."""
 AGAIN_AFTER = 20
-"""Reads until a state that could not be had is asked for again."""
+"""Number of reads before an unavailable state is asked for again."""
 
 
 class Curve:
@@ -25,12 +25,12 @@ class Curve:
         self.known: dict[tuple[bytes, int], float] = {}
         """Training loss by claim and leaf of its segments tree."""
         self.tested: dict[bytes, float] = {}
-        """By claim, the held-out loss of the parameters that it began from."""
+        """Held-out loss of the parameters from which each claim started."""
         self._missed: dict[tuple[bytes, int], int] = {}
         self._turn = 0
 
     def read(self, claims: Sequence[ClaimView], most: int) -> int:
-        """Read up to `most` states that are not known yet; how many were."""
+        """Reads up to `most` new states; returns the number read."""
         self._turn += 1
         found = 0
         for view, leaf in self._wanted(claims):

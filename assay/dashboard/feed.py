@@ -1,8 +1,7 @@
-"""The latest of every page that somebody looks at, made anew as the chain moves.
+"""The latest version of every open page, made again as the chain moves.
 
-Contract: one thread reads the market, so that pages never wait for one another's reading; a page that nobody
-has looked at for a while is not made. A failure is told on the page, with what to do, and the page goes on
-from there once it is over.
+Contract: one thread reads the market, so that pages never wait for each other's reads. A page that nobody has
+asked for in a while is not made. The page shows an error with its hint, and continues once it is over.
 """
 
 from __future__ import annotations
@@ -22,35 +21,35 @@ Topic = tuple[str, ...]
 """The parts of a page's path: ("job", "3f…")."""
 FORGET_S = 30.0
 MOST_TOPICS = 64
-"""Pages at once; beyond them the one that was asked for longest ago is forgotten."""
+"""Maximum number of pages; the one asked for least recently is dropped."""
 
 
 def game_number(text: str) -> int:
-    """The number of a game in a page's path. Raises Stop for what cannot be one."""
+    """The game's number in a page's path. Raises Stop for anything else."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise Stop("there is no such game", hint="begin at the market", code="not-found")
     return int(text)
 
 
 class Source(Protocol):
-    """What pages are made of."""
+    """Source of the pages' data."""
 
     def refresh(self) -> dict[str, Any]:
-        """Move on to the chain's latest block; what all pages say of it. Raises AssayError."""
+        """Moves on to the chain's latest block; returns the data that all pages show. Raises AssayError."""
         ...
 
     def view(self, topic: Topic) -> dict[str, Any]:
-        """What a page shows. Raises AssayError, Stop for one that there is not."""
+        """A page's data. Raises AssayError; Stop for an unknown page."""
         ...
 
     def work(self, topics: list[Topic]) -> bool:
-        """Do a little of what takes time for these pages; whether there is more to do."""
+        """Does a part of the slow work for these pages; True if there is more to do."""
         ...
 
 
 @dataclass
 class Page:
-    """One page: its latest text and how often it changed."""
+    """One page: its latest text, and how often it has changed."""
 
     asked_s: float
     version: int = 0
@@ -66,7 +65,7 @@ def told(error: AssayError) -> dict[str, str]:
 
 
 class Feed:
-    """Pages by topic, kept up to date by `run` in a thread of its own."""
+    """Pages by topic, kept up to date by `run` in its own thread."""
 
     def __init__(self, source: Source, every_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._source, self._every_s, self._now = source, every_s, now
@@ -77,7 +76,7 @@ class Feed:
         self._trouble: dict[str, str] | None = None
 
     def page(self, topic: Topic) -> Page:
-        """A page, which is made from now on while somebody asks for it."""
+        """A page, which is made while somebody asks for it."""
         with self._lock:
             page = self._pages.pop(topic, None)
             if page is None:
@@ -90,7 +89,7 @@ class Feed:
             return page
 
     def run(self) -> None:
-        """Follow the chain until `stop`."""
+        """Follows the chain until `stop`."""
         while not self.stopped.is_set():
             begun, more = self._now(), self.turn()
             left = 0.05 if more else max(self._every_s - (self._now() - begun), 0.05)
@@ -98,12 +97,12 @@ class Feed:
             self._wake.clear()
 
     def stop(self) -> None:
-        """End `run` and every stream."""
+        """Ends `run` and every stream."""
         self.stopped.set()
         self._wake.set()
 
     def turn(self) -> bool:
-        """Look at the chain once and make every page that is looked at; whether there is more to do."""
+        """Reads the chain once and makes every open page; True if there is more to do."""
         with self._lock:
             old = [t for t, page in self._pages.items() if self._now() - page.asked_s > FORGET_S]
             for topic in old:
@@ -117,7 +116,7 @@ class Feed:
             more = self._source.work(topics)
         except AssayError as error:
             self._trouble = told(error)
-        except Exception as error:  # the top of a service's loop: the pages say so and go on
+        except Exception as error:  # top of a service's loop: the pages show the error
             log.exception("the dashboard could not read the market")
             self._trouble = {"code": "bug", "message": f"{type(error).__name__}: {error}", "hint": ""}
         for topic in topics:
@@ -140,7 +139,7 @@ class Feed:
     def _view(
         self, topic: Topic, before: dict[str, Any] | None
     ) -> tuple[dict[str, Any] | None, dict[str, str] | None]:
-        """What a page shows now; what it showed before, where the chain's node fails meanwhile."""
+        """A page's present data, or the last ones while the chain's node fails."""
         try:
             return self._source.view(topic), None
         except RpcUnreachable as error:
@@ -148,6 +147,6 @@ class Feed:
             return before, None
         except AssayError as error:
             return None, told(error)
-        except Exception as error:  # the top of a service's loop, for one page
+        except Exception as error:  # top of a service's loop, for one page
             log.exception("the page %s could not be made", "/".join(topic))
             return before, {"code": "bug", "message": f"{type(error).__name__}: {error}", "hint": ""}

@@ -1,7 +1,7 @@
-"""Noticing that blocks which were seen are gone.
+"""Detects that blocks which were seen are gone.
 
-Contract: exact for the blocks that were looked at within the last `KEPT`. Of those between, it says how many
-lie behind the newest one that is still there.
+Contract: exact for the heads of the last `KEPT` polls. For blocks between them, it returns how many lie
+behind the newest one that is still there.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ KEPT = 256
 
 
 class Heads:
-    """The blocks that were the chain's last one when somebody looked."""
+    """Heads of the chain at the last polls."""
 
     def __init__(self) -> None:
         self._seen: dict[int, str] = {}
 
     def look(self, number: int, block_hash: str, hash_of: Callable[[int], str | None]) -> int:
-        """How many blocks that were there at the last look have been replaced or taken away; `hash_of`: the
-        hash of a block of the chain as it is now."""
+        """Number of blocks of the last poll that have been replaced or removed; `hash_of`: hash of a
+        present block."""
         seen, top = self._seen, max(self._seen, default=number)
         there = (
             past

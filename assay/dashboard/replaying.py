@@ -1,4 +1,4 @@
-"""What this machine's own replay says about a game: who is right, and at which level one sees it."""
+"""This machine's own replay of a game: which side is right, and at which level they first differ."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from assay.protocol.types import ClaimView
 
 
 def own_replay(state_provider: StateProvider, view: GameView, claim: ClaimView) -> dict[str, Any]:
-    """`levels` with both sides' roots where they can be compared, and which side is `right`.
+    """`levels` with both sides' roots where they can be compared, and the side that is `right`.
 
-    Raises SourceMissing and Retry where it cannot be decided (yet).
+    Raises SourceMissing and Retry if that cannot be decided (yet).
     """
     game = view.game
     if game.ballot:

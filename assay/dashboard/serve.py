@@ -1,4 +1,4 @@
-"""A dashboard for the length of a `with` block."""
+"""Serves a dashboard during a `with` block."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def serving(
     node_urls: Sequence[str] = (),
     losses: bool = True,
 ) -> Iterator[str]:
-    """Serve the pages of `app`'s market; the base URL. Raises Stop when the port cannot be had, and what
-    connecting raises."""
+    """Serves the pages of `app`'s market; yields the base URL. Raises Stop if the port is taken, and the
+    errors of connecting."""
     source = MarketSource(app, [url.rstrip("/") for url in node_urls], losses=losses)
     feed = Feed(source, every_s)
     server = WebServer(dashboard_app(feed, source.replay, {host}), host, port)

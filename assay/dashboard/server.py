@@ -1,10 +1,9 @@
 """The dashboard over HTTP: static pages, each page's data as JSON and as a stream of server-sent events.
 
-Contract: GET only; nothing from elsewhere is loaded (Content-Security-Policy: own scripts and styles alone)
-and pages put every text of the chain in as text, never as markup. Answers only to addresses, localhost and
-the host it was told to listen on, so that no page elsewhere can read it through a name of its own, and has no
-page elsewhere make it work (Fetch Metadata). At most MOST_STREAMS are open: the oldest ends for a new one,
-and its browser connects again.
+Contract: GET only. Nothing from elsewhere is loaded (Content-Security-Policy: own scripts and styles only),
+and text of the chain becomes text nodes, never markup. Answers only to addresses, localhost and the host that
+it listens on, so that no other site can read it through its own name, or make it work (Fetch Metadata). At
+most MOST_STREAMS are open: the oldest ends for a new one, and its browser reconnects.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ LOOK_S = 0.1
 HEARTBEAT_S = 15.0
 MADE_WITHIN_S = 30.0
 MOST_STREAMS = MOST_TOPICS // 2
-"""Fewer than pages, so that streams never hold them all."""
+"""Fewer than pages, so that streams never hold all of them."""
 _HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -46,8 +45,10 @@ _HEADERS = (
 
 
 class Guarded:
-    """Adds the headers that keep a browser to this server's own files; refuses data to other sites' pages,
-    which cannot read it but can have it made."""
+    """Adds headers that restrict a browser to this server's files, and refuses data to pages of other sites.
+
+    Such a page cannot read the data, but could make the server compute them.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -67,8 +68,8 @@ class Guarded:
 
 
 def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], names: Collection[str]) -> Starlette:
-    """The web application. `replay`: what this machine's replay says of a game; `names`: hosts that it is
-    reached by."""
+    """The web application. `replay`: this machine's replay of a game; `names`: hosts by which it is
+    reached."""
     streams: OrderedDict[object, None] = OrderedDict()
 
     def index(_: Request) -> Response:
@@ -115,7 +116,7 @@ def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], names: Co
         ],
         middleware=[Middleware(Guarded), Middleware(NamedHosts, names=names)],
     )
-    app.router.redirect_slashes = False  # such a redirect repeats whatever host the request named
+    app.router.redirect_slashes = False  # such a redirect repeats the host that the request named
     return app
 
 
@@ -127,8 +128,8 @@ def _topic(request: Request) -> Topic:
 async def _stream(
     feed: Feed, topic: Topic, request: Request, streams: OrderedDict[object, None]
 ) -> AsyncIterator[str]:
-    """Each version of a page as it is made, with a heartbeat between. `streams`: those that may go on, the
-    oldest first."""
+    """Each version of a page as it is made, with heartbeats between them. `streams`: those that may
+    continue, oldest first."""
     sent, quiet, me = 0, 0.0, object()
     streams[me] = None
     if len(streams) > MOST_STREAMS:

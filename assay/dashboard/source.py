@@ -1,8 +1,8 @@
 """Pages from a real market: the chain through a read-only connection, states from nodes' blocks.
 
-Contract: opens no key and sends nothing. Asks only nodes of this home's devnet, and those that were named on
-the command line, for their health: addresses that strangers have put on the chain are shown, not visited
-(their blocks are fetched as every command does, checked by hash).
+Contract: opens no key and sends nothing. Asks the health of nodes of this home's devnet and of those named on
+the command line only. Addresses that strangers put on the chain are shown, not visited; their blocks are
+fetched as every command does, checked by hash.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from assay.protocol.errors import AssayError, PeerUnreachable, Retry, Stop
 from assay.protocol.types import Address, JobId
 
 STATES_AT_ONCE = 4
-"""Committed states read for loss curves between two looks at the chain."""
+"""Maximum number of committed states read for loss curves between two polls."""
 ENTRIES = 200
-"""Lines of a ledger that are shown."""
+"""Maximum number of lines of a ledger shown."""
 LATEST = 100
-"""Events of a job that are shown."""
+"""Maximum number of events of a job shown."""
 HEALTH_S = 1.0
 BOOKS = 32
-"""Ledgers that are kept from one look to the next."""
+"""Maximum number of ledgers kept from one poll to the next."""
 
 
 class Past:
-    """What this dashboard has read of one job."""
+    """Data of one job that this dashboard has read."""
 
     def __init__(self, book: JobBook) -> None:
         self.book = book
@@ -78,19 +78,19 @@ class MarketSource:
         self._connection, self._storage = app.view(), app.storage("view")
         self._names: dict[Address, str] = {}
         self._names_of: float | None = None
-        """When the keystore had last changed as its names were read."""
+        """Modification time of the keystore when its names were read."""
         self._heads, self._reorganised, self._last_gone = Heads(), 0, 0
         self._jobs: dict[JobId, Past] = {}
         self._times: dict[int, int] = {}
-        """Of blocks, but for those that a reorganisation has replaced."""
+        """Times of blocks, without those that a reorganisation has replaced."""
         self._books: dict[Address, Book] = {}
-        """The latest looked at last."""
+        """Least recently used first."""
         self._node_urls = list(node_urls)
         self._replays: dict[tuple[int, int], dict[str, Any]] = {}
         self._replaying = threading.Lock()
 
     def close(self) -> None:
-        """Stop fetching."""
+        """Stops fetching."""
         self._storage.close()
 
     def refresh(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class MarketSource:
         raise Stop("there is no such page", hint="begin at the market", code="not-found")
 
     def work(self, topics: list[Topic]) -> bool:
-        """Read a few states for the curves of the jobs that are looked at."""
+        """Reads a few states for the curves of the open jobs."""
         more = False
         for topic in topics:
             match topic:
@@ -150,8 +150,10 @@ class MarketSource:
         return more
 
     def replay(self, game_id: int) -> dict[str, Any]:
-        """What this machine's own replay says of a game; once for each of its moves. Raises AssayError, Retry
-        while another one is computed."""
+        """This machine's own replay of a game, computed once for each move.
+
+        Raises AssayError; Retry while another one is computed.
+        """
         if not self._replaying.acquire(blocking=False):  # else others would hold all of the server's threads
             raise Retry("the dashboard is replaying another game", hint="reload the page once that is done")
         try:
@@ -171,7 +173,7 @@ class MarketSource:
             self._replaying.release()
 
     def _read_names(self) -> None:
-        """Names anew, where keys have come or gone."""
+        """Reads the names again if keys were added or removed."""
         folder = self._app.settings.keystore
         changed = folder.stat().st_mtime if folder.is_dir() else 0.0
         if changed != self._names_of:
@@ -203,7 +205,7 @@ class MarketSource:
         }
 
     def _past(self, job_id: JobId) -> Past:
-        """Of a job that there is. Raises Unknown."""
+        """Data read of an existing job. Raises Unknown."""
         market = self._connection.market
         kept = self._jobs.pop(market.job(job_id).job_id, None) or Past(JobBook(market, job_id))
         self._jobs[job_id] = kept
@@ -261,7 +263,7 @@ class MarketSource:
         }
 
     def _node_roles(self) -> dict[Address, str]:
-        """What the nodes of this home's devnet are."""
+        """Roles of the nodes of this home's devnet."""
         devnet = recorded(self._app.settings.home)
         roles = {node.name: node.role for node in devnet.nodes} if devnet else {}
         return {account: roles[name] for account, name in self._names.items() if name in roles}
@@ -285,7 +287,7 @@ class MarketSource:
 
 
 def _health(url: str) -> dict[str, Any]:
-    """What a node says of itself; that it says nothing, if so."""
+    """A node's own status, or that it does not answer."""
     try:
         status = answer_of(url, EVERYWHERE, HEALTH_S)
     except PeerUnreachable as error:

@@ -1,7 +1,7 @@
-"""What happened to a job, from the chain's events, in words.
+"""A job's history in words, from the chain's events.
 
-Contract: pure. `told` says every event that a person would ask about, once, in the order of the chain, also
-of the time while nobody looked. Accounts have their names and roles.
+Contract: pure. `told` describes every event that a person would ask about, once, in the order of the chain,
+also for the time in which nobody looked. Accounts have their names and roles.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOVES = ("Moved", "Narrowed", "LeafRevealed")
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that happened, in this block. `state`: the state that it is told in the colour of."""
+    """One event in this block. `state`: the state whose colour it is shown in."""
 
     block: int
     text: str
@@ -32,7 +32,7 @@ class Line:
 
 
 def told(events: Iterable[Event], terms: Terms, places: Mapping[ClaimId, str], who: Who) -> Iterator[Line]:
-    """An event of a job after the other. `places`: of its claims."""
+    """Events of a job, one after the other. `places`: of its claims."""
     story = _Story(terms, places, who)
     for event in events:
         say: Callable[[Arguments], str | tuple[str, str]] | None
@@ -44,7 +44,7 @@ def told(events: Iterable[Event], terms: Terms, places: Mapping[ClaimId, str], w
 
 
 class _Story:
-    """Words for events; counts each claim's votes on the way."""
+    """Words for events; counts each claim's votes."""
 
     def __init__(self, terms: Terms, places: Mapping[ClaimId, str], who: Who) -> None:
         self._terms, self._places, self._who = terms, places, who
@@ -63,7 +63,7 @@ class _Story:
         return self._with("verifier", account)
 
     def _with(self, role: str, account: Address) -> str:
-        """Role and name; the name alone where it says the role."""
+        """Role and name, or the name alone if it contains the role."""
         name = self._who(account)
         return name if name.startswith(role) else f"{role} {name}"
 

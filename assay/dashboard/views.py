@@ -1,9 +1,8 @@
-"""What the dashboard's pages show, as plain data.
+"""Data of the dashboard's pages.
 
 Contract: pure readings of a `MarketView` at one moment, in JSON's types; amounts are decimal strings of the
-smallest unit, ids hex digits. Every view has all of what its page shows, so that a page that follows a chain
-through a reorganisation is right again with the next view. Nothing is left out for being ugly: what is not
-known is None.
+smallest unit, ids hex digits. Every view has all data of its page, so that a page that follows a chain
+through a reorganisation is right again with the next view. Unknown values are None.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ if TYPE_CHECKING:  # `verifier coverage` draws no curve, and imports no PyTorch
 Names = Mapping[Address, str]
 JobNames = Mapping[JobId, str]
 EARNING = ("pay", "fee", "reward", "compensation", "bond", "bond back", "bond won", "slashed")
-"""Reasons of entries of a ledger by which an account earns or loses."""
+"""Reasons of ledger entries by which an account earns or loses."""
 
 
 def party(address: Address, names: Names) -> dict[str, str] | None:
-    """An account as it is shown; None for nobody."""
+    """An account as it is shown; None for the zero address."""
     if address == ZERO_ADDRESS:
         return None
     return {"address": address, "name": names.get(address, "")}
 
 
 def market_view(market: MarketView, now: int, names: Names, jobs: JobNames) -> dict[str, Any]:
-    """All jobs, newest first, with what goes on in those that are open, and what is in dispute."""
+    """All jobs, newest first, with the progress of open ones, and open disputes."""
     games = market.games()
     return {
         "now": now,
@@ -70,7 +69,7 @@ def market_view(market: MarketView, now: int, names: Names, jobs: JobNames) -> d
 
 
 def _doing(market: MarketView, job: JobView, now: int, names: Names) -> list[dict[str, Any]]:
-    """What goes on in a job, and what comes next."""
+    """A job's present activities, and what follows."""
     found = outlook_of(market, job, Seconds(now), who_of(names))
     return [{"now": each.now, "next": each.next, "until": each.until} for each in found]
 
@@ -110,15 +109,15 @@ def game_line(view: GameView, names: Names) -> dict[str, Any]:
 
 
 def _said(view: ClaimView, vote: Vote) -> str:
-    """What a vote says, also once its seat is over."""
+    """A vote, including one whose seat has ended."""
     if not vote.shown:
         return "no vote"
     return "valid" if view.traces.get(vote.verifier) else "invalid"
 
 
 def segment_states(view: ClaimView, games: Sequence[GameView], loops: Sequence[Loop]) -> list[str]:
-    """Of each segment of a task: convicted, disputed, attested (by a verifier who vouches for its own replay
-    of it) or unchecked."""
+    """State of each segment of a task: convicted, disputed, attested (a verifier vouches for its own
+    replay) or unchecked."""
     segments = sum(loop.segments for loop in loops)
     states = ["unchecked"] * segments
     for vote in view.votes:
@@ -138,8 +137,7 @@ def segment_states(view: ClaimView, games: Sequence[GameView], loops: Sequence[L
 def job_view(
     market: MarketView, job_id: JobId, now: int, names: Names, jobs: JobNames, curve: Curve | None
 ) -> dict[str, Any]:
-    """A job: what goes on, its work by rounds, coverage, its loss curve, its games. Raises Stop for an
-    unknown one."""
+    """A job: progress, work by rounds, coverage, loss curve, games. Raises Stop for an unknown one."""
     with market.snapshot():
         job, claims, games = market.job(job_id), Claims(market.claims(job_id)), market.games(job_id)
         doing = _doing(market, job, now, names)
@@ -170,8 +168,11 @@ def job_view(
 
 
 def coverage(tasks: Sequence[Mapping[str, Any]], terms: Terms) -> dict[str, Any]:
-    """How much of the tasks that stand somebody drawn vouches for, and with which chance a wrong segment put
-    anywhere escapes: those that have voted, and, before a draw, all seats with honest verifiers in them."""
+    """Share of the standing tasks' segments that drawn verifiers vouch for, and the chance that a wrong one
+    escapes.
+
+    Counts verifiers that have voted and, before a draw, all seats with honest verifiers in them.
+    """
     states = [state for task in tasks if task["standing"] for state in task["segments"]]
     checked = states.count("attested")
     drawn = max(1 - loop.samples / loop.segments for loop in terms.loops)
@@ -206,19 +207,19 @@ def _claim(view: ClaimView, terms: Terms, games: Sequence[GameView], names: Name
 
 
 OUT = ("price", "fee", "reward", "compensation", "burnt", "bond back", "bond won", "back")
-"""What leaves a job's pots, in the order in which it is shown."""
+"""Payments from a job's budget, in the order shown."""
 LEAST = ("convicted", "disputed", "unchecked", "attested")
-"""States of a segment, the least checked first."""
+"""States of a segment, least checked first."""
 
 
 def curve_view(
     job: JobView, claims: Claims, games: Sequence[GameView], curve: Curve | None
 ) -> dict[str, Any]:
-    """Losses by shard and step, held-out losses by the step at which their rounds began, and of each stretch
-    of steps the least checked state of the shards that are in its round.
+    """Losses by shard and step, held-out losses by the first step of their rounds, and the states of the
+    steps.
 
-    Of the claims of one place the last one counts, unless a rewind has overtaken it: what was convicted and
-    is trained again is not shown.
+    A stretch of steps has the least checked state of the shards in its round. Of the claims of one place the
+    last one counts, unless a rewind has overtaken it: a convicted claim that is trained again is not shown.
     """
     terms = job.terms
     lines: list[list[list[Any]]] = [[] for _ in range(terms.shards)]
@@ -259,7 +260,7 @@ def curve_view(
 
 
 def _points(view: ClaimView, terms: Terms, curve: Curve) -> list[list[Any]]:
-    """Steps and losses at the ends of a claim's segments, as far as they are known."""
+    """Known steps and losses at the ends of a claim's segments."""
     claim = view.claim
     begin = claim.round * terms.main.of(claim.shard).steps
     return [
@@ -270,7 +271,7 @@ def _points(view: ClaimView, terms: Terms, curve: Curve) -> list[list[Any]]:
 
 
 def money_view(payments: Sequence[Payment], pots: Mapping[str, int], names: Names) -> dict[str, Any]:
-    """A job's money as flows, each kind of each account once: what came in, what went out, what is held."""
+    """A job's money as flows, each kind of each account once: paid in, paid out, held."""
     flows: dict[tuple[str, Address | None, str], int] = {}
     for each in payments:
         if each.kind != "set aside":
@@ -291,7 +292,7 @@ def money_view(payments: Sequence[Payment], pots: Mapping[str, int], names: Name
 
 
 def account_flows(entries: Sequence[Entry]) -> dict[str, int]:
-    """What came to an account and went from it by reason; stake that only changed its pot is left out."""
+    """Payments to and from an account by reason, without stake that only changed its pot."""
     flows: dict[str, int] = {}
     for entry in entries:
         kind = "staked" if entry.kind == "unbonded" else entry.kind
@@ -300,12 +301,12 @@ def account_flows(entries: Sequence[Entry]) -> dict[str, int]:
 
 
 def earned(entries: Sequence[Entry]) -> int:
-    """What an account has earned less what it has lost: neither deposits nor budgets nor stakes."""
+    """An account's earnings less its losses, without deposits, budgets and stakes."""
     return sum(amount for kind, amount in account_flows(entries).items() if kind in EARNING)
 
 
 def game_view(market: MarketView, game_id: int, now: int, names: Names) -> dict[str, Any]:
-    """A game as the path from its claim to what is in dispute now, with both clocks. Raises Stop."""
+    """A game as the path from its claim to the present dispute, with both clocks. Raises Stop."""
     view = market.game(game_id)
     game = view.game
     found = market.claim(game.claim_id)
@@ -335,7 +336,7 @@ def game_view(market: MarketView, game_id: int, now: int, names: Names) -> dict[
 
 
 def path_of(view: GameView, claim: ClaimView) -> list[dict[str, str]]:
-    """From the claim down to what is in dispute: each level with what the defender says there."""
+    """Path from the claim down to the present dispute: each level with the defender's answer."""
     game, at = view.game, view.game.segment + 1
     end = claim.roots[at].hex()[:16] if game.steps and at < len(claim.roots) else ""
     start = {"what": f"segment {game.segment}", "detail": f"{end} is its claimed end"}
@@ -361,8 +362,7 @@ def path_of(view: GameView, claim: ClaimView) -> list[dict[str, str]]:
 
 
 def roles_of(market: MarketView, nodes: Mapping[Address, str]) -> Callable[[Address], list[str]]:
-    """What an account is on this market, of which some run `nodes` of a role: a role's, by its stake, a
-    client, a challenger."""
+    """Roles of an account on this market: a role by its stake or its node (`nodes`), client, challenger."""
     clients = {job.terms.client for job in market.jobs()}
     finders = {view.game.challenger for view in market.games()}
 
@@ -384,7 +384,7 @@ def accounts_view(
     earned: Mapping[Address, int],
     nodes: Mapping[Address, str],
 ) -> dict[str, Any]:
-    """What each account is, holds and has at stake, and what it has `earned`, of those that are looked at."""
+    """Roles, balance, stakes and `earned` amount of each of these accounts."""
     roles, lines = roles_of(market, nodes), []
     for address in known:
         stakes = [market.stake(address, role) for role in Role]
@@ -404,7 +404,7 @@ def accounts_view(
 
 
 def node_view(status: Mapping[str, Any], troubles: Sequence[str], *, ready: bool) -> dict[str, Any]:
-    """What a node says of itself, in words."""
+    """A node's own status, in words."""
     return {
         "role": printable(status.get("role") or "does not answer"),
         "action": printable(status.get("action") or ""),
@@ -415,7 +415,7 @@ def node_view(status: Mapping[str, Any], troubles: Sequence[str], *, ready: bool
 
 
 def known_accounts(market: MarketView, names: Names) -> list[Address]:
-    """Every account that this market's public record shows, those with names first."""
+    """All accounts in this market's public record, those with names first."""
     found: dict[Address, None] = dict.fromkeys(names)
     found |= dict.fromkeys((*market.endpoints(), *market.stakers()))
     for job in market.jobs():
