@@ -151,7 +151,7 @@ def test_the_account_of_a_home_is_chosen_once() -> None:
     Keystore(home / "keystore").create("alice", "word", scrypt_n=DEVNET_SCRYPT_N)
     status, _, err = assay("account", "use", "nobody", "--home", "h")
     assert status == Exit.CONFIG and "no account named nobody" in err
-    with pytest.raises(Ask, match="none is chosen"):
+    with pytest.raises(Ask, match="no account is chosen"):
         _ = settings(home="h").account
     status, out, _ = assay("account", "use", "alice", "--home", "h")
     assert status == Exit.OK and "alice" in out and chosen_account(home) == "alice"
