@@ -22,13 +22,13 @@ class NodeKind:
     serves: bool = True
 
 
-def command_of(run: Callable[..., None], part: Callable[..., Any]) -> Callable[..., None]:
-    """Builds a command from `run` with `part` as its first argument.
+def command_of(run: Callable[..., None], part: Callable[..., Any] | None = None) -> Callable[..., None]:
+    """Builds a command from `run`, with `part`, if there is one, as its first argument.
 
     Keyword-only parameters of `part` become options after those of `run`.
     """
-    _, *taken = _parameters(run)
-    added = [parameter for parameter in _parameters(part) if parameter.kind is parameter.KEYWORD_ONLY]
+    taken = _parameters(run)[part is not None :]
+    added = [p for p in (_parameters(part) if part else []) if p.kind is p.KEYWORD_ONLY]
     groups: dict[str, Any] = {p.name: p.annotation for p in taken if is_dataclass(p.annotation)}
     own = [one for p in taken for one in (_parameters(groups[p.name]) if p.name in groups else [p])]
 
@@ -36,7 +36,7 @@ def command_of(run: Callable[..., None], part: Callable[..., Any]) -> Callable[.
         chosen = {parameter.name: options.pop(parameter.name) for parameter in added}
         for name, group in groups.items():
             options[name] = group(**{p.name: options.pop(p.name) for p in _parameters(group)})
-        run(partial(part, **chosen), **options)
+        run(*([partial(part, **chosen)] if part else []), **options)
 
     parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*own, *added)]
     command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__

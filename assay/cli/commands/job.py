@@ -12,6 +12,7 @@ from assay.app.ids import SHORT, check_name, job_names, name_job, shortened
 from assay.app.invocation import app_of
 from assay.app.output import plain, table
 from assay.app.units import parse_payment, round_amount, show_amount
+from assay.cli.command_factory import command_of
 from assay.cli.commands import job_init, job_post
 from assay.cli.commands.job_estimate import estimate
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
@@ -27,7 +28,7 @@ commands = typer.Typer(
     no_args_is_help=True,
     help="Post jobs, follow them, fetch the model.",
 )
-commands.command()(job_init.init)
+commands.command()(command_of(job_init.init))
 commands.command()(job_post.validate)
 commands.command()(estimate)
 commands.command()(job_post.post)
