@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,29 +70,15 @@ class Flags:
     network: str | None = None
 
 
-_ENVIRONMENT = {
-    "home": ("ASSAY_HOME",),
-    "rpc_url": ("ASSAY_RPC_URL", "ETH_RPC_URL"),
-    "account": ("ASSAY_ACCOUNT", "ETH_KEYSTORE_ACCOUNT"),
-    "password_file": ("ASSAY_PASSWORD_FILE", "ETH_PASSWORD"),
-    "keystore": ("ASSAY_KEYSTORE", "ETH_KEYSTORE"),
-    "deployment": ("ASSAY_DEPLOYMENT",),
-    "device": ("ASSAY_DEVICE",),
-    "executor": ("ASSAY_EXECUTOR",),
-    "threads": ("ASSAY_THREADS",),
-    "ipfs": ("ASSAY_IPFS",),
-    "max_fee": ("ASSAY_MAX_FEE",),
-    "emergency_fee": ("ASSAY_EMERGENCY_FEE",),
-    "token_worth": ("ASSAY_TOKEN_WORTH",),
-    "tip": ("ASSAY_TIP",),
-    "fee_bump": ("ASSAY_FEE_BUMP",),
-    "confirmations": ("ASSAY_CONFIRMATIONS",),
-    "finality": ("ASSAY_FINALITY",),
-    "host": ("ASSAY_HOST",),
-    "announce_url": ("ASSAY_ANNOUNCE_URL",),
-    "private_peers": ("ASSAY_PRIVATE_PEERS",),
-    "network": ("ASSAY_NETWORK",),
+_FOUNDRYS = {
+    "rpc_url": ("ETH_RPC_URL",),
+    "account": ("ETH_KEYSTORE_ACCOUNT",),
+    "password_file": ("ETH_PASSWORD",),
+    "keystore": ("ETH_KEYSTORE",),
 }
+"""Foundry's variables for the same settings."""
+_ENVIRONMENT = {f.name: (f"ASSAY_{f.name.upper()}", *_FOUNDRYS.get(f.name, ())) for f in fields(Flags)}
+"""Variables of each setting, the first that is set counts."""
 ENDPOINTS = ("rpc_url", "ipfs")
 _DEFAULTS = {
     "network": "",
