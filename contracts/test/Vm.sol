@@ -21,7 +21,6 @@ interface Vm {
     function load(address target, bytes32 slot) external view returns (bytes32);
     function warp(uint256 timestamp) external;
     function roll(uint256 blockNumber) external;
-    function fee(uint256 baseFee) external;
     function chainId(uint256 id) external;
     function prevrandao(bytes32 value) external;
     function setBlockhash(uint256 blockNumber, bytes32 blockHash) external;
@@ -32,54 +31,25 @@ interface Vm {
     function expectRevert(bytes calldata data) external;
     function expectPartialRevert(bytes4 selector) external;
     function expectEmit(bool topic1, bool topic2, bool topic3, bool data) external;
-    function expectEmit(bool topic1, bool topic2, bool topic3, bool data, address emitter) external;
-    function expectEmit() external;
     function expectEmit(address emitter) external;
     function expectCall(address callee, bytes calldata data) external;
     function mockCall(address callee, bytes calldata data, bytes calldata result) external;
-    function clearMockedCalls() external;
     function recordLogs() external;
     function getRecordedLogs() external returns (Log[] memory);
     function label(address account, string calldata name) external;
     function addr(uint256 privateKey) external pure returns (address);
     function sign(uint256 privateKey, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function getNonce(address account) external view returns (uint64);
-    function setNonce(address account, uint64 nonce) external;
     function computeCreateAddress(address deployer, uint256 nonce) external pure returns (address);
     function deployCode(string calldata artifact, bytes calldata arguments) external returns (address);
     function pauseGasMetering() external;
     function cool(address target) external;
     function snapshotState() external returns (uint256);
     function revertToState(uint256 id) external returns (bool);
-    function snapshotGasLastCall(string calldata name) external returns (uint256);
     function snapshotGasLastCall(string calldata group, string calldata name) external returns (uint256);
     function snapshotValue(string calldata group, string calldata name, uint256 value) external;
-    function startSnapshotGas(string calldata group, string calldata name) external;
-    function stopSnapshotGas() external returns (uint256);
     function readFile(string calldata path) external view returns (string memory);
-    function parseJson(string calldata json, string calldata key) external pure returns (bytes memory);
-    function parseJsonUint(string calldata json, string calldata key) external pure returns (uint256);
-    function parseJsonUintArray(string calldata json, string calldata key)
-        external
-        pure
-        returns (uint256[] memory);
-    function parseJsonInt(string calldata json, string calldata key) external pure returns (int256);
-    function parseJsonBool(string calldata json, string calldata key) external pure returns (bool);
     function parseJsonString(string calldata json, string calldata key) external pure returns (string memory);
-    function parseJsonStringArray(string calldata json, string calldata key)
-        external
-        pure
-        returns (string[] memory);
-    function parseJsonBytes(string calldata json, string calldata key) external pure returns (bytes memory);
-    function parseJsonBytesArray(string calldata json, string calldata key)
-        external
-        pure
-        returns (bytes[] memory);
-    function parseJsonBytes32(string calldata json, string calldata key) external pure returns (bytes32);
-    function parseJsonBytes32Array(string calldata json, string calldata key)
-        external
-        pure
-        returns (bytes32[] memory);
     function keyExistsJson(string calldata json, string calldata key) external view returns (bool);
     function toString(uint256 value) external pure returns (string memory);
     function toString(bytes32 value) external pure returns (string memory);
@@ -87,12 +57,10 @@ interface Vm {
     function assertFalse(bool condition, string calldata why) external pure;
     function assertEq(bool left, bool right, string calldata why) external pure;
     function assertEq(uint256 left, uint256 right, string calldata why) external pure;
-    function assertEq(int256 left, int256 right, string calldata why) external pure;
     function assertEq(address left, address right, string calldata why) external pure;
     function assertEq(bytes32 left, bytes32 right, string calldata why) external pure;
     function assertEq(bytes calldata left, bytes calldata right, string calldata why) external pure;
     function assertEq(string calldata left, string calldata right, string calldata why) external pure;
-    function assertNotEq(uint256 left, uint256 right, string calldata why) external pure;
     function assertNotEq(bytes32 left, bytes32 right, string calldata why) external pure;
     function assertLt(uint256 left, uint256 right, string calldata why) external pure;
     function assertLe(uint256 left, uint256 right, string calldata why) external pure;
@@ -145,11 +113,6 @@ abstract contract Test {
         vm.warp(vm.getBlockTimestamp() + seconds_);
     }
 
-    function hoax(address sender, uint256 balance) internal {
-        vm.deal(sender, balance);
-        vm.prank(sender);
-    }
-
     function assertTrue(bool condition) internal pure {
         vm.assertTrue(condition, "expected true");
     }
@@ -178,14 +141,6 @@ abstract contract Test {
         vm.assertEq(left, right, why);
     }
 
-    function assertEq(int256 left, int256 right) internal pure {
-        vm.assertEq(left, right, "int256");
-    }
-
-    function assertEq(int256 left, int256 right, string memory why) internal pure {
-        vm.assertEq(left, right, why);
-    }
-
     function assertEq(address left, address right) internal pure {
         vm.assertEq(left, right, "address");
     }
@@ -206,16 +161,8 @@ abstract contract Test {
         vm.assertEq(left, right, "bytes");
     }
 
-    function assertEq(bytes memory left, bytes memory right, string memory why) internal pure {
-        vm.assertEq(left, right, why);
-    }
-
     function assertEq(string memory left, string memory right) internal pure {
         vm.assertEq(left, right, "string");
-    }
-
-    function assertNotEq(uint256 left, uint256 right) internal pure {
-        vm.assertNotEq(left, right, "uint256");
     }
 
     function assertNotEq(bytes32 left, bytes32 right) internal pure {

@@ -76,7 +76,6 @@ abstract contract CourtGame is Test {
 
     Step internal s;
     uint256 internal ownNodes; // of the fixture, before the constants
-    Tree private _program;
 
     // ---- fixture
 

@@ -5,7 +5,7 @@ import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
 import {Context, Cursor, Game, GamePhase, IArbiter, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
-import {Claim, Kind, Phase, ProgramRef, Role, Terms} from "../../src/interfaces/Types.sol";
+import {Claim, Phase, ProgramRef, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Vm} from "../Vm.sol";
 import {Market} from "../market/Market.sol";

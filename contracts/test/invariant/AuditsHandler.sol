@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {IAvailability} from "../../src/interfaces/IAvailability.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Claim, Kind} from "../../src/interfaces/Types.sol";
+import {Claim} from "../../src/interfaces/Types.sol";
 import {DisputesHandler} from "./DisputesHandler.sol";
 
 /// @notice Demands for pieces of states.

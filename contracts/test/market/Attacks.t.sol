@@ -5,7 +5,7 @@ import {IAvailability} from "../../src/interfaces/IAvailability.sol";
 import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Claim, Found, INPUT, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
+import {Claim, Found, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
 import {FindingsMarket} from "./FindingsMarket.sol";
 
 /// @notice Ideas of several transactions against the contracts as they stand (docs/threats.md, "Tried since"), by whoever has

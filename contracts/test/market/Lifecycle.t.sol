@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Claim, Role, Terms} from "../../src/interfaces/Types.sol";
+import {Role, Terms} from "../../src/interfaces/Types.sol";
 import {Market} from "./Market.sol";
 
 /// @notice A job from posting to closing, and what each party ends up with.
