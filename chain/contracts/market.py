@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import update_wrapper
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from eth_utils.crypto import keccak
 
@@ -33,7 +35,7 @@ from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.errors import AssayError, Unknown
 from assay.protocol.game_state import Found, Game
 from assay.protocol.peer_url import peer_url
-from assay.protocol.ports import Write
+from assay.protocol.ports import Market, Write
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -45,7 +47,6 @@ from assay.protocol.types import (
     Conditions,
     JobId,
     Kind,
-    Role,
     Seconds,
     Terms,
     TxResult,
@@ -69,6 +70,23 @@ _NO_CLAIM = Claim(
 )
 
 
+P = ParamSpec("P")
+
+
+def _calls(of: Callable[P, TxResult], contract: str, function: str) -> Callable[P, TxResult]:
+    """A write of the port that calls this function of a contract with its arguments."""
+    takes = signature(of)
+
+    def write(*given: P.args, **named: P.kwargs) -> TxResult:
+        bound = takes.bind(*given, **named)
+        bound.apply_defaults()
+        market, intent, *arguments = bound.args
+        result: TxResult = market.do(intent, contract, function, *arguments)
+        return result
+
+    return update_wrapper(write, of)
+
+
 class ChainMarket(ChainView):
     """Read and write access for one account."""
 
@@ -90,6 +108,29 @@ class ChainMarket(ChainView):
         self.sender = sender
         self._headers = SeedHeaders(rpc)
 
+    # Writes that call one function with their arguments
+
+    stake_up = _calls(Market.stake_up, "Stakes", "stake")
+    start_unbond = _calls(Market.start_unbond, "Stakes", "startUnbond")
+    finish_unbond = _calls(Market.finish_unbond, "Stakes", "finishUnbond")
+    register_class = _calls(Market.register_class, "Classes", "register")
+    subscribe = _calls(Market.subscribe, "Stakes", "subscribe")
+    top_up = _calls(Market.top_up, "Jobs", "topUp")
+    halt = _calls(Market.halt, "Jobs", "halt")
+    close = _calls(Market.close, "Jobs", "close")
+    take_shard = _calls(Market.take_shard, "Tasks", "takeShard")
+    release = _calls(Market.release, "Tasks", "release")
+    expire = _calls(Market.expire, "Tasks", "expire")
+    tally = _calls(Market.tally, "Tasks", "tally")
+    settle = _calls(Market.settle, "Tasks", "settle")
+    void = _calls(Market.void, "Tasks", "void")
+    free_seats = _calls(Market.free_seats, "Tasks", "freeSeats")
+    abstain = _calls(Market.abstain, "Tasks", "abstain")
+    share_alike = _calls(Market.share_alike, "Challenges", "shareAlike")
+    share_won = _calls(Market.share_won, "Challenges", "shareWon")
+    tick = _calls(Market.tick, "Clock", "tick")
+    expire_demand = _calls(Market.expire_demand, "Availability", "expire")
+
     # Money
 
     def deposit(self, intent: str, amount: Wei) -> TxResult:
@@ -100,26 +141,6 @@ class ChainMarket(ChainView):
     def withdraw(self, intent: str, amount: Wei) -> TxResult:
         """Withdraws from the free balance to the caller."""
         return self.do(intent, "Vault", "withdraw", self.me, amount)
-
-    def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult:
-        """Stakes from the free balance."""
-        return self.do(intent, "Stakes", "stake", role, amount)
-
-    def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult:
-        """Starts to unbond stake."""
-        return self.do(intent, "Stakes", "startUnbond", role, amount)
-
-    def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult:
-        """Moves unbonded stake whose delay is over into the free balance."""
-        return self.do(intent, "Stakes", "finishUnbond", role, index)
-
-    def register_class(self, intent: str, conditions: Conditions) -> TxResult:
-        """Registers a class of conditions; no effect if it exists."""
-        return self.do(intent, "Classes", "register", conditions)
-
-    def subscribe(self, intent: str, class_id: bytes) -> TxResult:
-        """Subscribes to one class of conditions instead of the present one (zeros: none)."""
-        return self.do(intent, "Stakes", "subscribe", class_id)
 
     def set_endpoint(self, intent: str, url: str) -> TxResult:
         """Announces the URL at which the caller serves blocks; an empty URL withdraws it. Raises
@@ -132,32 +153,6 @@ class ChainMarket(ChainView):
         """Posts a job and returns its id."""
         receipt = self._send(intent, "Jobs", "post", terms, budget)
         return JobId(self._logged(receipt, "Jobs", "JobPosted")["jobId"])
-
-    def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult:
-        """Adds to a job's budget."""
-        return self.do(intent, "Jobs", "topUp", job_id, amount)
-
-    def halt(self, intent: str, job_id: JobId) -> TxResult:
-        """Halts a job: no further round begins."""
-        return self.do(intent, "Jobs", "halt", job_id)
-
-    def close(self, intent: str, job_id: JobId) -> TxResult:
-        """Closes a finished job and refunds the rest of its budget."""
-        return self.do(intent, "Jobs", "close", job_id)
-
-    # Tasks
-
-    def take_shard(self, intent: str, job_id: JobId, shard: int, least_price: Wei = Wei(0)) -> TxResult:
-        """Takes an open shard, for at least this price."""
-        return self.do(intent, "Tasks", "takeShard", job_id, shard, least_price)
-
-    def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        """Releases a shard."""
-        return self.do(intent, "Tasks", "release", job_id, shard)
-
-    def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        """Takes a shard away from a solver that missed its deadline."""
-        return self.do(intent, "Tasks", "expire", job_id, shard)
 
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         """Commits a claim; `roots`: state roots at its segments' ends.
@@ -176,31 +171,11 @@ class ChainMarket(ChainView):
         write = self._with_header(Write(intent, "record_seed", (claim,)))
         return self.do(write.intent, "Tasks", "recordSeed", *write.arguments)
 
-    def tally(self, intent: str, claim: Claim) -> TxResult:
-        """Accepts a task whose votes are in, or draws replacements for empty seats."""
-        return self.do(intent, "Tasks", "tally", claim)
-
-    def settle(self, intent: str, claim: Claim) -> TxResult:
-        """Pays a claim whose window is over."""
-        return self.do(intent, "Tasks", "settle", claim)
-
-    def void(self, intent: str, claim: Claim) -> TxResult:
-        """Ends a claim that a rewind overtook or its round left out."""
-        return self.do(intent, "Tasks", "void", claim)
-
-    def free_seats(self, intent: str, claim: Claim) -> TxResult:
-        """Pays the standing votes on a fallen claim and frees their stakes."""
-        return self.do(intent, "Tasks", "freeSeats", claim)
-
     def vote(
         self, intent: str, claim_id: ClaimId, seed: bytes, valid: bool, traces: Sequence[bytes]
     ) -> TxResult:
         """Votes, with the leaves of the vote's traces tree; refused if the claim has another seed."""
         return self._write(Write(intent, "vote", (claim_id, seed, valid, traces)))
-
-    def abstain(self, intent: str, claim: Claim) -> TxResult:
-        """Gives up a seat without a vote."""
-        return self.do(intent, "Tasks", "abstain", claim)
 
     def class_id(self, conditions: Conditions) -> bytes:
         """Id of a class of conditions (rule 3.4)."""
@@ -305,15 +280,6 @@ class ChainMarket(ChainView):
         arguments = (fallen.claim, fallen.roots, settled.claim, settled.roots, found)
         return self.do(intent, "Challenges", "share", *arguments)
 
-    def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
-        """Pays a waiting reward where all findings agree."""
-        return self.do(intent, "Challenges", "shareAlike", claim_id, found)
-
-    def share_won(self, intent: str, claim: Claim, found: Sequence[Found]) -> TxResult:
-        """Pays a waiting reward to the convicting account and the winners of games, where no claim will
-        settle."""
-        return self.do(intent, "Challenges", "shareWon", claim, found)
-
     # Games
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
@@ -327,10 +293,6 @@ class ChainMarket(ChainView):
         return self.do(intent, "Court", "deliver", game_id, self.game(game_id).game)
 
     # Availability and deadlines
-
-    def tick(self, intent: str) -> TxResult:
-        """Records the present time; deadlines before it pass some blocks later."""
-        return self.do(intent, "Clock", "tick")
 
     def demand(
         self,
@@ -352,10 +314,6 @@ class ChainMarket(ChainView):
         """Answers a demand."""
         due = self._due(self._due_of_answer, asked, claim)
         return self.do(intent, "Availability", "supply", demand_id, asked, claim, chunks, due=due)
-
-    def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
-        """Ends a demand whose time is up."""
-        return self.do(intent, "Availability", "expire", demand_id, asked, claim)
 
     # What is lost without a call, and when (rules 4.3, 4.6, 5.3)
 
