@@ -86,8 +86,8 @@ def elementwise(size: int = 1 << 16, chunks: int = 17) -> Exercise:
         a.add(op.word, b.apply(op, x))
     for op in Op.of(Family.BINARY):
         a.add(op.word, b.apply(op, x, y))
-    for compare, left, right in ((op, *pair) for op in (b.eq, b.lt, b.le) for pair in ((x, y), (i, j))):
-        a.add(f"{compare.__name__} {left.dtype.name.lower()}", compare(left, right))
+    for op, left, right in ((op, *pair) for op in (Op.EQ, Op.LT, Op.LE) for pair in ((x, y), (i, j))):
+        a.add(f"{op.word} {left.dtype.name.lower()}", b.apply(op, left, right))
     more, less = b.le(y, x), b.lt(i, j)
     a.add("and", b.and_(more, less))
     a.add("or", b.or_(more, p))
@@ -99,8 +99,8 @@ def elementwise(size: int = 1 << 16, chunks: int = 17) -> Exercise:
         ("bool", p, more),
     ):
         a.add(f"select {name}", b.select(less, first, second))
-    for whole in (b.iadd, b.isub, b.imul):
-        a.add(whole.__name__, whole(i, j))
+    for op in (Op.IADD, Op.ISUB, Op.IMUL):
+        a.add(op.word, b.apply(op, i, j))
     pairs = ((x, DType.I32), (x, DType.BOOL), (i, DType.F32), (i, DType.U8), (i, DType.BOOL), (u, DType.I32))
     a.add("bits i32", b.bits(x))
     a.add("bits f32", b.bits(i))

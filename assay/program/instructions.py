@@ -7,7 +7,7 @@ dtype and shape of an earlier node. `program.build` composes instructions into p
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from assay.program.isa import MAX_SLOTS, DType, Input, Node, Op, Shape
 from assay.program.rules import RuleBroken, TooLarge, broadcast, check_node, contiguous
@@ -31,6 +31,16 @@ def bits_of(value: float | int | bool, dtype: DType) -> int:
     if dtype is DType.BOOL:
         return int(bool(value))
     return int(value) & ((1 << (8 * dtype.size)) - 1)
+
+
+def _unary(op: Op) -> Callable[[Instructions, Input], Input]:
+    """A method that emits an element-wise instruction of one tensor."""
+    return lambda self, x: self.apply(op, x)
+
+
+def _binary(op: Op) -> Callable[[Instructions, Input, Input], Input]:
+    """A method that emits an element-wise instruction of two tensors."""
+    return lambda self, x, y: self.apply(op, x, y)
 
 
 class Instructions:
@@ -134,87 +144,36 @@ class Instructions:
         dtype = next((output for given, output in op.row.types if given == dtypes), DType.F32)
         return self.emit(op, dtype, broadcast([x.shape for x in inputs]), inputs)
 
-    def neg(self, x: Input) -> Input:
-        return self.apply(Op.NEG, x)
-
-    def abs(self, x: Input) -> Input:
-        return self.apply(Op.ABS, x)
-
-    def sqrt(self, x: Input) -> Input:
-        return self.apply(Op.SQRT, x)
-
-    def exp(self, x: Input) -> Input:
-        return self.apply(Op.EXP, x)
-
-    def log(self, x: Input) -> Input:
-        return self.apply(Op.LOG, x)
-
-    def tanh(self, x: Input) -> Input:
-        return self.apply(Op.TANH, x)
-
-    def erf(self, x: Input) -> Input:
-        return self.apply(Op.ERF, x)
-
-    def sin(self, x: Input) -> Input:
-        return self.apply(Op.SIN, x)
-
-    def cos(self, x: Input) -> Input:
-        return self.apply(Op.COS, x)
-
-    def floor(self, x: Input) -> Input:
-        return self.apply(Op.FLOOR, x)
-
-    def add(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.ADD, x, y)
-
-    def sub(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.SUB, x, y)
-
-    def mul(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.MUL, x, y)
-
-    def div(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.DIV, x, y)
-
-    def max(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.MAX, x, y)
-
-    def min(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.MIN, x, y)
-
-    def pow(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.POW, x, y)
-
-    def eq(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.EQ, x, y)
-
-    def lt(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.LT, x, y)
-
-    def le(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.LE, x, y)
-
-    def and_(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.AND, x, y)
-
-    def or_(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.OR, x, y)
-
-    def not_(self, x: Input) -> Input:
-        return self.apply(Op.NOT, x)
+    neg = _unary(Op.NEG)
+    abs = _unary(Op.ABS)
+    sqrt = _unary(Op.SQRT)
+    exp = _unary(Op.EXP)
+    log = _unary(Op.LOG)
+    tanh = _unary(Op.TANH)
+    erf = _unary(Op.ERF)
+    sin = _unary(Op.SIN)
+    cos = _unary(Op.COS)
+    floor = _unary(Op.FLOOR)
+    not_ = _unary(Op.NOT)
+    add = _binary(Op.ADD)
+    sub = _binary(Op.SUB)
+    mul = _binary(Op.MUL)
+    div = _binary(Op.DIV)
+    max = _binary(Op.MAX)
+    min = _binary(Op.MIN)
+    pow = _binary(Op.POW)
+    eq = _binary(Op.EQ)
+    lt = _binary(Op.LT)
+    le = _binary(Op.LE)
+    and_ = _binary(Op.AND)
+    or_ = _binary(Op.OR)
+    iadd = _binary(Op.IADD)
+    isub = _binary(Op.ISUB)
+    imul = _binary(Op.IMUL)
 
     def select(self, condition: Input, x: Input, y: Input) -> Input:
         """x where condition, else y."""
         return self.apply(Op.SELECT, condition, x, y)
-
-    def iadd(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.IADD, x, y)
-
-    def isub(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.ISUB, x, y)
-
-    def imul(self, x: Input, y: Input) -> Input:
-        return self.apply(Op.IMUL, x, y)
 
     def convert(self, x: Input, dtype: DType) -> Input:
         """x in another dtype (the pairs of A19); x itself when it has that dtype."""

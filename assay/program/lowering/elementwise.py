@@ -75,7 +75,7 @@ def div(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     return _arithmetic(context, traced, Op.DIV, None, x, y)
 
 
-@lowers("maximum.default")
+@lowers("maximum.default", "clamp_min.default", "clamp_min.Tensor")
 def maximum(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     dtype = result_dtype(traced)
     a, b = context.pair(x, y, dtype)
@@ -84,7 +84,7 @@ def maximum(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     return context.where(context.compare(Op.LT, a, b), b, a, dtype)
 
 
-@lowers("minimum.default")
+@lowers("minimum.default", "clamp_max.default", "clamp_max.Tensor")
 def minimum(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     dtype = result_dtype(traced)
     a, b = context.pair(x, y, dtype)
@@ -100,16 +100,6 @@ def clamp(
     if low is not None:
         x = maximum(context, traced, x, low)
     return x if high is None else minimum(context, traced, x, high)
-
-
-@lowers("clamp_min.default", "clamp_min.Tensor")
-def clamp_min(context: Lowering, traced: Traced, x: View, low: Operand) -> View:
-    return maximum(context, traced, x, low)
-
-
-@lowers("clamp_max.default", "clamp_max.Tensor")
-def clamp_max(context: Lowering, traced: Traced, x: View, high: Operand) -> View:
-    return minimum(context, traced, x, high)
 
 
 def power(context: Lowering, x: View, exponent: float) -> View:
@@ -239,34 +229,21 @@ def lerp(context: Lowering, traced: Traced, x: View, y: View, weight: Operand) -
     return context.add(x, context.mul(context.sub(y, x), weight))
 
 
-@lowers("eq.Tensor", "eq.Scalar")
-def eq(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-    return context.compare(Op.EQ, x, y)
+def _register_comparison(name: str, op: Op, *, turned: bool = False) -> None:
+    @lowers(f"{name}.Tensor", f"{name}.Scalar")
+    def rule(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
+        return context.compare(op, y, x) if turned else context.compare(op, x, y)
+
+
+for _name, _op in (("eq", Op.EQ), ("lt", Op.LT), ("le", Op.LE)):
+    _register_comparison(_name, _op)
+for _name, _op in (("gt", Op.LT), ("ge", Op.LE)):
+    _register_comparison(_name, _op, turned=True)
 
 
 @lowers("ne.Tensor", "ne.Scalar")
 def ne(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     return context.invert(context.compare(Op.EQ, x, y))
-
-
-@lowers("lt.Tensor", "lt.Scalar")
-def lt(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-    return context.compare(Op.LT, x, y)
-
-
-@lowers("le.Tensor", "le.Scalar")
-def le(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-    return context.compare(Op.LE, x, y)
-
-
-@lowers("gt.Tensor", "gt.Scalar")
-def gt(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-    return context.compare(Op.LT, y, x)
-
-
-@lowers("ge.Tensor", "ge.Scalar")
-def ge(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-    return context.compare(Op.LE, y, x)
 
 
 def _logic(context: Lowering, op: Op, x: Operand, y: Operand) -> View:
