@@ -46,6 +46,15 @@ def test_a_folder_is_no_job_file(tmp_path: Path) -> None:
     assert caught.value.message == f"cannot read {tmp_path}: is a directory"
 
 
+def refused(key: str, instead: str) -> str:
+    """What is said of a job file in which something else stands."""
+    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
+    assert f"\n{key}" in text
+    with pytest.raises(BadJobFile) as caught:
+        parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
+    return caught.value.message
+
+
 @pytest.mark.parametrize(
     ("key", "instead", "says"),
     [
@@ -82,11 +91,7 @@ def test_a_folder_is_no_job_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_key_is_told_in_plain_words(key: str, instead: str, says: str) -> None:
-    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
-    assert f"\n{key}" in text
-    with pytest.raises(BadJobFile) as caught:
-        parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
-    assert f"is not a valid job file: {says}" in caught.value.message
+    assert f"is not a valid job file: {says}" in refused(key, instead)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +110,7 @@ def test_a_wrong_key_is_told_in_plain_words(key: str, instead: str, says: str) -
     ],
 )
 def test_what_was_meant_is_named(key: str, instead: str, near: str) -> None:
-    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
-    assert f"\n{key}" in text
-    with pytest.raises(BadJobFile) as caught:
-        parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
-    assert f"; did you mean {near!r}?" in caught.value.message
+    assert f"; did you mean {near!r}?" in refused(key, instead)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +118,8 @@ def test_what_was_meant_is_named(key: str, instead: str, near: str) -> None:
     [("hidden = 64", "hidden = 64\ncontex = 3"), ("beta2 = 0.95", "beta2 = 0.95\nnesterv = 1")],
 )
 def test_no_key_of_another_kind_is_meant(key: str, instead: str) -> None:
-    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
-    with pytest.raises(BadJobFile) as caught:
-        parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
-    assert "is no key of a job file" in caught.value.message and "mean" not in caught.value.message
+    said = refused(key, instead)
+    assert "is no key of a job file" in said and "mean" not in said
 
 
 @pytest.mark.parametrize(
