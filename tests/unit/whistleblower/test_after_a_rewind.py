@@ -123,22 +123,6 @@ def test_a_claimant_defends_its_overtaken_task_from_its_own_states(day: MarketDa
     assert day.run(lambda: day.market_state.claims[view.claim_id].status.phase == Phase.VOID)
 
 
-def test_a_verifier_defends_its_vote_from_states_that_nobody_publishes(day: MarketDay) -> None:
-    job_id = begun(day, verifier="vera", verifiers=1)
-    parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
-    options: dict[str, Any] = {"emit": day.events.append, "round": 1, "accused": account("ann")}
-    jack = VoteChallenger(*parts, Limits(Mode.PLAY, Wei(BOND)), RESOURCE_LIMITS, **options)
-    day.services["jack"] = jack
-    game = accused(day, job_id)
-    assert day.named("fault-planted") and game.view.game.defender == account("vera")
-    rewound(day, job_id)
-    day.verifier("vera")  # what is in memory is gone
-    assert day.run(lambda: game.view.decided, seconds=40, turns=400), day.events[-5:]
-    assert not game.view.challenger_won and game.view.reason == "timeout"
-    assert "RevealLeaf" in [e["move"] for e in day.named("moved") if e["role"] == "verifier"]
-    assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
-
-
 SIZE = inner_program().state_bytes
 
 
@@ -179,7 +163,7 @@ def marks(day: MarketDay, name: str) -> list[str]:
     return sorted(path.name for path in (day.folder / name / "replays" / "pinned").iterdir())
 
 
-@pytest.mark.parametrize("ring", ["no room", "room is taken", "named", "named, one state in memory"])
+@pytest.mark.parametrize("ring", ["", "no room", "room is taken", "named", "named, one state in memory"])
 def test_attack_T54_a_verifier_defends_its_vote_whatever_room_it_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: str
 ) -> None:
