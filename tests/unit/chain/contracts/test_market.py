@@ -311,18 +311,6 @@ def test_closed_jobs_cost_nothing_to_look_at(
     assert [job.progress.closed for job in market.jobs()] == [False] + [True] * 11
 
 
-def test_a_closing_that_a_reorganisation_took_back_is_forgotten(
-    market: ChainMarket, node: MarketNode, posted: list[JobId]
-) -> None:
-    close(node, posted[0])
-    assert market.job(posted[0]).progress.closed
-    node.reorganise(1)
-    node.mine()
-    assert not market.job(posted[0]).progress.closed, "before any new event"
-    close(node, posted[0])
-    assert market.job(posted[0]).progress.closed
-
-
 def test_a_reorganisation_costs_only_what_was_seen_in_the_blocks_that_it_replaced(
     market: ChainMarket, node: MarketNode, posted: list[JobId]
 ) -> None:
