@@ -17,22 +17,16 @@ from assay.app.output import plain, table
 from assay.app.times import show_moment, show_span
 from assay.app.units import round_amount, show_amount
 from assay.app.wiring import JOURNAL_FILE
-from assay.chain.contracts.ledger import FREE, Book, Entry, Ledger, ledger
+from assay.chain.contracts.ledger import FREE, Book, Entry, Ledger, ledger, stake_pot
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.fees import UNIT
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block
+from assay.node.roles import NODE_ROLES
 from assay.node.unpaid_earnings import Pending, pending
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, JobId, Wei
-
-EARNED = {
-    "solver": (("pay", "compensation"), "solver stake"),
-    "verifier": (("fee",), "verifier stake"),
-    "whistleblower": (("reward", "bond", "bond back", "bond won"), ""),
-}
-"""By role: kinds of pay in the vault, and the stake that it can lose."""
 
 
 class Fees:
@@ -52,9 +46,15 @@ class Fees:
         return fees
 
 
+def _earned_by(role: str) -> tuple[tuple[str, ...], str]:
+    """Kinds of pay in the vault, and the stake that the role can lose."""
+    facts = NODE_ROLES[role]
+    return facts.pay, "" if facts.stake is None else stake_pot(facts.stake)
+
+
 def earned(found: Ledger, role: str, job_id: JobId | None = None) -> int:
     """Net earnings of a role: its pay minus slashed stake or lost bonds."""
-    kinds, pot = EARNED[role]
+    kinds, pot = _earned_by(role)
     return sum(
         e.amount
         for e in found.entries
@@ -92,7 +92,7 @@ class Net:
 
 def net(app: App, found: Ledger, role: str, rpc: Rpc) -> Net:
     """Net earnings of an account in a role; gas is that of all its transactions, for any role."""
-    kinds, pot = EARNED[role]
+    kinds, pot = _earned_by(role)
     begun = [entry.block for entry in found.entries if entry.pot == pot][:1]
     paid = [entry.block for entry in found.entries if entry.pot == FREE and entry.kind in kinds][-1:]
     first, last = (_time(rpc, block) for block in (*begun, *paid)) if begun and paid else (None, None)

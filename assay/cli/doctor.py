@@ -27,6 +27,7 @@ from assay.app.resource_limits import FORMS_FOLDER
 from assay.app.times import show_span
 from assay.app.units import show_amount, show_bytes
 from assay.node.deadlines import ANY_TIME, offline_allowance
+from assay.node.roles import NODE_ROLES
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, AssayError
 from assay.protocol.types import Address, Role
@@ -41,7 +42,7 @@ LEAST_DISK_BYTES = 5 << 30
 CLOCK_OFF_S = 120
 PEER_S, PEER_BYTES = 2.0, 1 << 12
 """Timeout and size limit of a stranger's answer."""
-ROLES = ("client", "solver", "verifier", "whistleblower")
+ROLES = ("client", *NODE_ROLES)
 LARGE_SHOWN = 4
 """Maximum number of jobs named as too large for a device."""
 
@@ -203,12 +204,11 @@ def _account(app: App, connection: Connection, role: str) -> Iterator[Line]:
 
 def _node(app: App, connection: Connection, role: str, address: Address) -> Iterator[Line]:
     """Problems that the account's own node reports, and whether others can fetch its blocks."""
-    from assay.devnet.market import ROLE_COMMAND
 
     market = connection.market
     url = market.endpoints().get(address)
     if not url:
-        start = app.command(f"{ROLE_COMMAND[role]} run")
+        start = app.command(f"{NODE_ROLES[role].command} run")
         yield Line("node", "note", "none of this account announces where it serves", f"start it: {start}")
         return
     yield from _reach(app, market, address, url)
@@ -308,7 +308,6 @@ def _forms(app: App) -> Iterator[Line]:
 def _jobs(app: App, connection: Connection, role: str, devices: list[str]) -> Iterator[Line]:
     """For each device, the jobs whose steps fit its memory; workers of one device share it."""
     from assay.app.computing import room_of
-    from assay.devnet.market import ROLE_COMMAND
 
     opened = [job for job in connection.market.jobs() if not (job.progress.closed or job.progress.halted)]
     for device in dict.fromkeys(devices):
@@ -321,7 +320,7 @@ def _jobs(app: App, connection: Connection, role: str, devices: list[str]) -> It
         fits = f"{len(opened) - len(large)} of {len(opened)} open jobs fit {device}: a worker there has"
         said = f"{fits} {show_bytes(room)} for a step"
         if large:
-            leave = app.command(f"{ROLE_COMMAND[role]} run --memory {room // 10**6}MB")
+            leave = app.command(f"{NODE_ROLES[role].command} run --memory {room // 10**6}MB")
             said += f"; too large: {', '.join([*names, *more])}"
             yield Line("jobs", "note", said, f"`{leave}` leaves these to larger machines")
         else:

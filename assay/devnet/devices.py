@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from assay.app.settings import check_computing
-from assay.devnet.market import ROLE_COMMAND, NodeSpec
+from assay.devnet.market import NodeSpec
+from assay.node.roles import NODE_ROLES
 from assay.protocol.errors import Ask
 
 DEVICES_HELP = "Devices by role or node, such as solver:cuda,verifier:cpu; others have --device."
@@ -36,7 +37,7 @@ def with_devices(nodes: Sequence[NodeSpec], devices: Mapping[str, str]) -> list[
     """The nodes with their devices. Raises Ask for a name that is no role and no node."""
     names = {node.name for node in nodes}
     for name in devices:
-        if name not in names and name not in ROLE_COMMAND:
+        if name not in names and name not in NODE_ROLES:
             raise _bad(f"{name!r} is neither a role nor a node of this devnet ({', '.join(sorted(names))})")
     return [replace(n, devices=devices.get(n.name, devices.get(n.role, n.devices))) for n in nodes]
 

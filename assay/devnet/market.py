@@ -30,12 +30,12 @@ from assay.app.devnet_record import (
 from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.settings import Settings
 from assay.devnet.folder import begin_in, wipe_data
+from assay.node.roles import NODE_ROLES
 from assay.protocol.errors import Ask, AssayError, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
 
 JOINING = ("--join",)
 """A devnet's verifiers subscribe to any class of conditions within their limits."""
-ROLE_COMMAND = {"solver": "solver", "verifier": "verifier", "whistleblower": "whistle"}
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def node_command(app: App, spec: NodeRecord) -> list[str]:
     command = [sys.executable, "-m", spec.package, "--home", str(home), "--account", spec.name, "--yes"]
     command += ["--device", spec.devices or app.settings.device, "--executor", app.settings.executor]
     command += ["--threads", app.settings.threads] if app.settings.threads else []
-    return [*command, ROLE_COMMAND[spec.role], "run", *spec.arguments]
+    return [*command, NODE_ROLES[spec.role].command, "run", *spec.arguments]
 
 
 def start_node(app: App, spec: NodeRecord) -> int:

@@ -14,6 +14,7 @@ from assay.cli.command_factory import NodeKind, command_of
 from assay.cli.node.options import NodeOptions
 from assay.cli.node.role_commands import add_verbs
 from assay.cli.node.startup import say_start, tells
+from assay.node.roles import NODE_ROLES
 from assay.protocol.errors import Ask
 from assay.solver.observation import Takes
 
@@ -158,7 +159,7 @@ def bench(
     run_bench(app, full=full, compiled=compiled)
 
 
-add_verbs(commands, "solver", "take nothing new, finish what it owes and give its shards back")
+add_verbs(commands, NODE_ROLES["solver"])
 
 
 @commands.command()

@@ -15,6 +15,7 @@ from assay.cli.command_factory import NodeKind, command_of
 from assay.cli.node.options import ReplayOptions
 from assay.cli.node.role_commands import add_verbs
 from assay.cli.node.startup import say_start, tells
+from assay.node.roles import NODE_ROLES
 
 commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
 
@@ -170,7 +171,7 @@ def subscribe(
     app.output.result("transaction", result, f"subscribed; transaction {result.tx_hash}")
 
 
-add_verbs(commands, "verifier", "leave its class, and cast the votes and play the games that it owes")
+add_verbs(commands, NODE_ROLES["verifier"])
 
 
 @commands.command()

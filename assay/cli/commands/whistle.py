@@ -15,6 +15,7 @@ from assay.cli.commands.inspect import audit_view, open_inspection
 from assay.cli.node.options import ReplayOptions
 from assay.cli.node.role_commands import add_verbs
 from assay.cli.node.startup import say_start, tells
+from assay.node.roles import NODE_ROLES
 from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
 from assay.protocol.words import attested, show_state
@@ -91,7 +92,7 @@ def _honest(_: App) -> NodeKind:
 commands.command()(command_of(run, _honest))
 
 
-add_verbs(commands, "whistle", "recheck nothing new and play its open games")
+add_verbs(commands, NODE_ROLES["whistleblower"])
 
 
 @commands.command()

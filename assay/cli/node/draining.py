@@ -11,23 +11,11 @@ from typing import TYPE_CHECKING
 
 from assay.app.invocation import App
 from assay.node.pausing import Drained, Wishes, hours_of, require_told
+from assay.node.roles import NodeRole
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
     from assay.protocol.types import Address
-
-ROLE_OF = {"solver": "solver", "verifier": "verifier", "whistle": "whistleblower"}
-"""Role of each command group."""
-_DOES = {
-    "solver": "takes nothing new, finishes what it owes, and gives its shards back",
-    "verifier": "leaves its class, casts the votes and plays the games that it owes",
-    "whistle": "rechecks nothing new, and plays its open games to the end",
-}
-_AGAIN = {
-    "solver": "may take shards again",
-    "verifier": "agrees to a class again: the one that it left, or with --join the one that it prefers",
-    "whistle": "rechecks again",
-}
 
 
 def wishes_of(hours: Sequence[str] | None, max_load: float | None, pause_on_battery: bool) -> Wishes:
@@ -37,33 +25,32 @@ def wishes_of(hours: Sequence[str] | None, max_load: float | None, pause_on_batt
     return wishes
 
 
-def drain(app: App, group: str, off: bool) -> None:
+def drain(app: App, role: NodeRole, off: bool) -> None:
     """Drains this account's node of a role, or ends that; prints its obligations."""
     from assay.app.accounts import resolve
     from assay.node.obligations import obligations_of
     from assay.protocol.types import Role
 
-    name, role = app.settings.account, ROLE_OF[group]
+    name = app.settings.account
     me = resolve(app, name)
-    does = f"this account's {role} {_AGAIN[group] if off else _DOES[group]}"
+    does = f"this account's {role.name} {role.resumed if off else role.drained}"
     app.end_dry_run(f"note for {name}: {does}")
-    drained = Drained(app.node_home(name), role)
+    drained = Drained(app.node_home(name), role.name)
     if off:
         drained.end()
-        app.output.result("drain", {"role": role, "drained": False}, f"noted: {does}")
+        app.output.result("drain", {"role": role.name, "drained": False}, f"noted: {does}")
         return
     drained.set()
-    app.output.say(f"noted: {does}; `{app.command(f'{group} drain --off')}` takes that back")
+    app.output.say(f"noted: {does}; `{app.command(f'{role.command} drain --off')}` takes that back")
     view = app.view()
     market = view.market
-    stake = None if group == "whistle" else Role[role.upper()]
     with market.snapshot():
-        left = obligations_of(market, me, stake)
-        drawn = _drawn(app, view, me) if group == "verifier" else ""
+        left = obligations_of(market, me, role.stake)
+        drawn = _drawn(app, view, me) if role.stake == Role.VERIFIER else ""
     told = [f"still owed: {left}" if left else "nothing is owed", *([drawn] if drawn else [])]
-    stops = f"it can be stopped once `{app.command(f'{group} status')}` says so"
+    stops = f"it can be stopped once `{app.command(f'{role.command} status')}` says so"
     told.append(stops if left or drawn else "the node can be stopped")
-    data = {"role": role, "drained": True, "owed": left, "drawn": drawn}
+    data = {"role": role.name, "drained": True, "owed": left, "drawn": drawn}
     app.output.result("drain", data, "; ".join(told))
 
 

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from assay.app.invocation import app_of
+from assay.node.roles import NodeRole
 
 Name = Annotated[str | None, typer.Argument(help="Name or address. Default: --account.")]
 
 
-def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
-    """Adds `status`, `drain` and `earnings` to a role's group; `rests`: what a drained node does."""
+def add_verbs(commands: typer.Typer, role: NodeRole) -> None:
+    """Adds `status`, `drain` and `earnings` to a role's group."""
 
     @commands.command()
     def status(context: typer.Context, name: Name = None) -> None:
@@ -21,10 +22,10 @@ def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
         from assay.app.node_status import show_status
 
         app = app_of(context)
-        show_status(app, resolve(app, name or app.settings.account), f"{group} run")
+        show_status(app, resolve(app, name or app.settings.account), f"{role.command} run")
 
     @commands.command(
-        help=f"Have this account's node {rests}, so that it can be stopped."
+        help=f"Drain this account's node, so that it can be stopped: it {role.drained}."
         " Also applies to a node started later."
     )
     def drain(
@@ -33,7 +34,7 @@ def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
     ) -> None:
         from assay.cli.node.draining import drain as run_drain
 
-        run_drain(app_of(context), group, off)
+        run_drain(app_of(context), role, off)
 
     @commands.command()
     def earnings(
@@ -47,7 +48,6 @@ def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
         """Show every token movement and its reason, reconciled with the chain."""
         from assay.app.accounts import resolve
         from assay.app.earnings import show_earnings
-        from assay.cli.node.draining import ROLE_OF
 
         app = app_of(context)
-        show_earnings(app, resolve(app, name or app.settings.account), ROLE_OF[group], job, limit)
+        show_earnings(app, resolve(app, name or app.settings.account), role.name, job, limit)

@@ -40,6 +40,7 @@ from assay.node.deadlines import LATE
 from assay.node.report import LOOK, Status
 from assay.node.retention import Retention
 from assay.node.role import Node
+from assay.node.roles import NODE_ROLES
 from assay.protocol.errors import AssayError, Retry
 
 _LOG = logging.getLogger(__name__)
@@ -58,7 +59,6 @@ MOST_PAUSE_S = 16.0
 SENDING = 16
 """Maximum number of concurrent sends: more than a node has at once, so that a move never waits behind calls
 whose gas has become too expensive."""
-PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
 """Purpose of a role's fetches, if it is not training."""
 
 
@@ -189,7 +189,7 @@ def run_node(
     retention = Retention(connection.market, storage.store, service.unclaimed, executor=deleting)
     service.retention = retention
     served = storage.store if serve else BlockStore(home / "served")
-    storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
+    storage.traffic.purpose = PROOF if NODE_ROLES[service.status.role].fetches_proof else TRAINING
     role = service.status.role
     taken = Taken(connection.writer)
     watch = Watch(
