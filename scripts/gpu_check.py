@@ -48,13 +48,17 @@ class Part:
     """True if the parts that compile come first where processors are short."""
 
 
-BEHIND = (Part("compile", 290), Part("compiled", 290), Part("natives", 290))
+BEHIND = (
+    Part("compile", 290),
+    Part("natives", 290),
+    Part("bits", 290, yields=True),
+    Part("compiled", 290, yields=True),
+)
 """Parts that run in parallel with `BESIDE` and with each other."""
 BESIDE = (
     Part("machine", 25),
     Part("kernels", 60),
-    Part("bits", 60, yields=True),
-    Part("decay", 45, yields=True),
+    Part("decay", 95, yields=True),
     Part("market", 110, yields=True),
 )
 ALONE = (Part("step", 120), Part("products", 30))

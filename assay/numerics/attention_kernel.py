@@ -152,9 +152,14 @@ def row_sums(x, K: tl.constexpr):
 
 
 @triton.jit
-def raised(maxima, value, c, matrix, T):
-    """Raises i32 [B, T] to the patterns of the columns' largest magnitudes."""
-    largest = tl.max(value.to(tl.int32, bitcast=True) & 0x7FFFFFFF, 0)
+def magnitudes(x):
+    """Patterns of the largest magnitudes of the columns of f32 [rows, columns]."""
+    return tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, 0)
+
+
+@triton.jit
+def raised(maxima, largest, c, matrix, T):
+    """Raises i32 [B, T] to these patterns of columns."""
     tl.atomic_max(maxima + matrix * T + c, largest, (c < T) & (largest > 0), sem="relaxed")
 
 
@@ -165,48 +170,62 @@ def difference(p, g, sums, r, c):
 
 
 @triton.jit
+def whole_rows(p, read_all, r, matrix, T):
+    """Rows r of which all has to be read."""
+    first = tl.load(p + matrix * T * T + r * T, r < T, other=0.0)
+    return (tl.load(read_all + matrix * T + r, r < T, other=0) != 0) | (first != first)
+
+
+@triton.jit
 def gradient_rows(
-    p, g, sums, e, high, low, p_maxima, d_maxima, r, whole, matrix, T, wide, K: tl.constexpr,
-    W: tl.constexpr, ALL: tl.constexpr,
+    p, g, read_all, sums, e, high, low, p_maxima, d_maxima, top, matrix, T, wide, K: tl.constexpr,
+    H: tl.constexpr, ROUNDS: tl.constexpr, W: tl.constexpr, ALL: tl.constexpr,
 ):  # fmt: skip
-    """Rows r, i32 [H], of which the columns below W hold what matters, of ALL that there are."""
+    """H rows after H rows from `top` on, of which the columns below W hold what matters, of ALL that there
+    are. Maxima of columns stay in registers until the end: raising them in memory takes longest."""
     c = tl.arange(0, W)
-    power = loaded(p, r, c, matrix, T, whole, 0.0)
-    slope = loaded(g, r, c, matrix, T, whole, 0.0)
-    total = row_sums(slope * power, K)
-    tl.store(sums + matrix * T + r, total, r < T)
-    raised(p_maxima, power, c, matrix, T)
-    value = difference(power, slope, total, r, c)
-    raised(d_maxima, value, c, matrix, T)
-    shared = exponents(tl.max(value.to(tl.int32, bitcast=True) & 0x7FFFFFFF, 1))
-    tl.store(e + matrix * T + r, shared, r < T)
-    stored_by_rows(value, shared, high, low, r, c, matrix, T, wide)
-    for start in tl.static_range(W, ALL, W):
-        nothing = tl.zeros((r.shape[0], W), tl.float32)
-        stored_by_rows(nothing, shared, high, low, r, start + c, matrix, T, wide)
+    of_p = tl.zeros((W,), tl.int32)
+    of_d = tl.zeros((W,), tl.int32)
+    for i in range(ROUNDS):
+        r = top + i * H + tl.arange(0, H)
+        whole = whole_rows(p, read_all, r, matrix, T)
+        power = loaded(p, r, c, matrix, T, whole, 0.0)
+        slope = loaded(g, r, c, matrix, T, whole, 0.0)
+        total = row_sums(slope * power, K)
+        tl.store(sums + matrix * T + r, total, r < T)
+        value = difference(power, slope, total, r, c)
+        of_p = tl.maximum(of_p, magnitudes(power))
+        of_d = tl.maximum(of_d, magnitudes(value))
+        shared = exponents(tl.max(value.to(tl.int32, bitcast=True) & 0x7FFFFFFF, 1))
+        tl.store(e + matrix * T + r, shared, r < T)
+        stored_by_rows(value, shared, high, low, r, c, matrix, T, wide)
+        for start in tl.static_range(W, ALL, W):
+            nothing = tl.zeros((H, W), tl.float32)
+            stored_by_rows(nothing, shared, high, low, r, start + c, matrix, T, wide)
+    raised(p_maxima, of_p, c, matrix, T)
+    raised(d_maxima, of_d, c, matrix, T)
 
 
 @triton.jit
 def by_rows(
     p, g, read_all, sums, e, high, low, p_maxima, d_maxima, T, wide, K: tl.constexpr, H: tl.constexpr,
-    W: tl.constexpr,
+    W: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
     """Of a softmax f32 [B, T, T] and the gradient of it: the sums of its rows [B, T], the rows of the scores'
     gradient as an operand, and the maxima i32 [B, T] of the columns of softmax and gradient. Rows that
     `read_all`, i32 [B, T], does not name have nothing but zeros above the diagonal of p, or NaN throughout,
-    and nothing but finite numbers there in g. The grid is (blocks of H rows, B)."""
-    r = tl.program_id(0) * H + tl.arange(0, H)
+    and nothing but finite numbers there in g. The grid is (blocks of H * ROUNDS rows, B)."""
+    top = tl.program_id(0) * (H * ROUNDS)
     matrix = tl.program_id(1).to(tl.int64)
-    first = tl.load(p + matrix * T * T + r * T, r < T, other=0.0)
-    whole = (tl.load(read_all + matrix * T + r, r < T, other=0) != 0) | (first != first)
-    end = tl.where(tl.max(whole.to(tl.int32), 0) > 0, W, tl.program_id(0) * H + H)
-    given = (p, g, sums, e, high, low, p_maxima, d_maxima, r, whole, matrix, T, wide, K)
+    whole = whole_rows(p, read_all, top + tl.arange(0, H * ROUNDS), matrix, T)
+    end = tl.where(tl.max(whole.to(tl.int32), 0) > 0, W, top + H * ROUNDS)
+    given = (p, g, read_all, sums, e, high, low, p_maxima, d_maxima, top, matrix, T, wide)
     if end <= W // 4:
-        gradient_rows(*given, W // 4, W)
+        gradient_rows(*given, K, H, ROUNDS, W // 4, W)
     elif end <= W // 2:
-        gradient_rows(*given, W // 2, W)
+        gradient_rows(*given, K, H, ROUNDS, W // 2, W)
     else:
-        gradient_rows(*given, W, W)
+        gradient_rows(*given, K, H, ROUNDS, W, W)
 
 
 @triton.jit

@@ -69,15 +69,15 @@ def code(source: str, capability: str) -> None:
 
     module, made = loaded(Path(source)), {}
     cut, _ = attention_triton._blocks(torch.empty(1, 512, 512))
-    for name, constants, options in (
-        ("softmax", cut, attention_triton._BY_ROWS),
-        ("by_rows", cut, attention_triton._BY_ROWS),
-        ("by_columns", attention_triton._TILE, attention_triton._BY_COLUMNS),
+    for name, constants in (
+        ("softmax", cut),
+        ("by_rows", {**cut, "ROUNDS": attention_triton._ROUNDS}),
+        ("by_columns", attention_triton._TILE),
     ):
         function = getattr(module, name)
         signature = {x: "constexpr" if x in constants else KINDS.get(x, "i32") for x in function.arg_names}
         aligned = [x for x in ("T", "wide") if x in signature]
-        warps = int(options["num_warps"])
+        warps = int(attention_triton._OPTIONS["num_warps"])
         one = compiled_for(function, signature, dict(constants), int(capability), aligned, num_warps=warps)
         usage = told(one.asm["cubin"], "cuobjdump", "--dump-resource-usage")
         made[name] = {

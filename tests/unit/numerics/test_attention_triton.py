@@ -83,10 +83,12 @@ def test_every_size(seed: int) -> None:
         ("tl.max(x, 1) + tl.min(x, 1)", "tl.max(x, 1)"),
         ('tl.where(largest > _INF, float("nan"), ends)', "ends"),
         ("bitcast=True) & 0x7FFFFFFF, 0)", "bitcast=True), 0)"),
+        ("of_p = tl.maximum(of_p, magnitudes(power))", "of_p = magnitudes(power)"),
+        ("W, top + H * ROUNDS)", "W, top + H)"),
         ("c[None, :] <= r[:, None], g * p", "c[None, :] < r[:, None], g * p"),
         ("g * p - p * sums[:, None]", "(g - sums[:, None]) * p"),
         (" | (first != first)", ""),
-        ("raised(p_maxima, power, c, matrix, T)", "raised(p_maxima, slope, c, matrix, T)"),
+        ("magnitudes(power))", "magnitudes(slope))"),
         ("p_high, p_low, r, c, matrix, T, T)", "p_low, p_high, r, c, matrix, T, T)"),
     ],
 )  # fmt: skip
