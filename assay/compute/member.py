@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from assay.compute.orders import Order, WorkerContext
-from assay.compute.stage_progress import Progress, SavedProgress, Told
-from assay.compute.streams import Blame, Crew, Frame, Lines, Lost, connect
+from assay.compute.stage_progress import Progress, Said, SavedProgress, Told, transcript
+from assay.compute.streams import Blame, Crew, Frame, Frames, Lines, Lost, connect
 from assay.numerics.encoding import from_bytes, to_bytes
 from assay.program.execute import StepContext
 from assay.program.isa import DType
@@ -46,11 +46,18 @@ class Segment:
     """New tensors of the slots that it owns."""
     roots: tuple[bytes, ...]
     """Roots of the whole state, at the segments' ends."""
-    transcripts: tuple[tuple[bytes, ...], ...]
-    """By segment, every member's transcript (docs/protocol.md, section 8), in order."""
+    said: tuple[Said, ...]
+    """By segment, what every member says of each step."""
+    indices: tuple[str, ...]
+    """By segment, the CID of the published state; empty if this member publishes none."""
     sent: int
     received: int
     """Bytes, as `sent`, headers included."""
+
+    @property
+    def transcripts(self) -> tuple[tuple[bytes, ...], ...]:
+        """By segment, every member's transcript (docs/protocol.md, section 8), in order."""
+        return tuple(tuple(map(transcript, said)) for said in self.said)
 
 
 @dataclass
@@ -118,23 +125,43 @@ class TrainStage(Order[Segment]):
         """Trains until the end, or until a connection ends. Raises Blame."""
         last = self.steps.first + self.steps.number
         usable = [step for step in saved.steps() if step <= last]
-        lines = connect(self.crew, self._run, self.steps.first, usable, self._frames)
+        lines = connect(
+            self.crew, self._run, self.steps.first, usable, self._frames, lambda: self._check(worker)
+        )
         try:
             progress = self._start() if lines.first == self.steps.first else saved.load(lines.first)
             assert progress is not None, "it was read before this member said that it has it"
             log.info("all members begin with step %d", progress.step)
             self._train(worker, executor, lines, progress, saved, done)
+            self._finish(lines, progress)
             lines.flush()
         finally:
             lines.close()
             done.sent += sum(line.bytes for line in lines.outgoing.values())
             done.received += sum(line.bytes for line in lines.incoming.values())
-        roots, transcripts = tuple(progress.roots), tuple(progress.transcripts)
-        return Segment(progress.state, roots, transcripts, done.sent, done.received)
+        published = progress.roots, progress.said[: len(progress.roots)], progress.indices
+        roots, said, indices = map(tuple, published)
+        return Segment(progress.state, roots, said, indices, done.sent, done.received)
 
-    def _frames(self, member: int) -> list[Frame]:
-        """Frames that a member sends to this one in a step: its outputs, then the roots of its stage's
-        state."""
+    # -- what a member on the market does besides (``solver.crew_task``)
+
+    def _check(self, worker: WorkerContext) -> None:
+        """Raises Cancelled once the run is not wanted any more; called while this member waits."""
+
+    def _ended(self, lines: Lines, progress: Progress) -> str:
+        """Publishes the state at a segment's end; returns its CID. Raises Blame."""
+        return ""
+
+    def _finish(self, lines: Lines, progress: Progress) -> None:
+        """Does what is left after the last step. Raises Blame."""
+
+    def _frames(self, member: int) -> Frames:
+        """Frames that a member sends to this one, by step."""
+        in_a_step, end = self._frames_of_step(member), self.steps.first + self.steps.number
+        return lambda step: in_a_step if step < end else []
+
+    def _frames_of_step(self, member: int) -> list[Frame]:
+        """A member's outputs in a step, then the roots of its stage's state."""
         nodes, own = self.plan.whole.nodes, self.plan.stages[self.crew.member]
         theirs = self.plan.stages[member]
         outputs = [
@@ -158,24 +185,25 @@ class TrainStage(Order[Segment]):
         context, first = self.steps.context(self.plan.whole), self.steps.first
         while (count := progress.step - first) < self.steps.number:
             worker.progress(count, self.steps.number)
+            self._check(worker)
             now = replace(context, step=progress.step)
             progress.state, own = self._step(executor, lines, progress.state, now)
             before, progress.told = progress.told, self._exchange(lines, own, now.step)
-            for leaves, last, this in zip(progress.leaves, before, progress.told, strict=True):
+            for steps, last, this in zip(progress.said[-1], before, progress.told, strict=True):
                 start = Told(last.slots, this.received, last.sent)
-                leaves.append(trees.leaf(trees.root(start.leaves) + trees.root(this.leaves)))
+                steps.append(trees.root(start.leaves) + trees.root(this.leaves))
             progress.step, count = progress.step + 1, count + 1
             done.reach(progress.step)
             if count % self.segment_steps == 0:
                 progress.roots.append(self._root(progress.told))
-                progress.transcripts.append(tuple(trees.root(leaves) for leaves in progress.leaves))
-                progress.leaves = [[] for _ in progress.leaves]
+                progress.indices.append(self._ended(lines, progress))
+                progress.said.append([[] for _ in progress.told])
             if self.save_every and (count % self.save_every == 0 or count == self.steps.number):
                 saved.save(progress, self.crew.member)
 
     def _start(self) -> Progress:
         told = [self._before(stage) for stage in self.plan.stages]
-        return Progress(self.steps.first, list(self.state), told, [[] for _ in told])
+        return Progress(self.steps.first, list(self.state), told, [[[] for _ in told]])
 
     def _before(self, stage: Stage) -> Told:
         """Roots of a stage before the first step; tensors to be sent count as zeros."""

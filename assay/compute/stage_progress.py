@@ -19,11 +19,21 @@ from torch import Tensor
 
 from assay.disk import record
 from assay.program.state import begin_roots
+from assay.protocol import trees
 
 log = logging.getLogger(__name__)
-KIND = "assay/stage-progress/1"
+KIND = "assay/stage-progress/2"
 KEPT = 2
 _SAVE_AGAIN = "it is computed again from an earlier step"
+
+
+Said = list[list[bytes]]
+"""What each member says of the steps of a segment: its state's roots before and after each, as 64 bytes."""
+
+
+def transcript(steps: Sequence[bytes]) -> bytes:
+    """Root of one member's steps (docs/protocol.md, 8.5)."""
+    return trees.root([trees.leaf(step) for step in steps])
 
 
 @dataclass
@@ -49,12 +59,12 @@ class Progress:
     """Tensors of the slots that it owns."""
     told: list[Told]
     """Every member's roots after the last step."""
-    leaves: list[list[bytes]]
-    """By member, the leaves of its transcript of the segment so far."""
+    said: list[Said]
+    """By segment, up to the one under way."""
     roots: list[bytes] = field(default_factory=list)
     """Roots of the whole state at the ends of segments so far."""
-    transcripts: list[tuple[bytes, ...]] = field(default_factory=list)
-    """By segment, every member's transcript."""
+    indices: list[str] = field(default_factory=list)
+    """CIDs of the states at the ends of segments, where this member publishes them."""
 
 
 class SavedProgress:
@@ -134,9 +144,9 @@ def _encoded(progress: Progress, member: int) -> dict[str, Any]:
         "step": progress.step,
         "own": _hex(progress.told[member].slots),
         "told": [{key: _hex(roots) for key, roots in asdict(told).items()} for told in progress.told],
-        "leaves": [_hex(leaves) for leaves in progress.leaves],
+        "said": [[_hex(steps) for steps in said] for said in progress.said],
         "roots": _hex(progress.roots),
-        "transcripts": [_hex(transcript) for transcript in progress.transcripts],
+        "indices": progress.indices,
     }
 
 
@@ -145,7 +155,7 @@ def _decoded(body: dict[str, Any], state: list[Tensor]) -> Progress:
         body["step"],
         state,
         [Told(**{key: _unhex(roots) for key, roots in told.items()}) for told in body["told"]],
-        [_unhex(leaves) for leaves in body["leaves"]],
+        [[_unhex(steps) for steps in said] for said in body["said"]],
         _unhex(body["roots"]),
-        [tuple(_unhex(transcript)) for transcript in body["transcripts"]],
+        list(body["indices"]),
     )

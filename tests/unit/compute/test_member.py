@@ -317,7 +317,7 @@ def test_whoever_sends_faster_waits(job: Job, tmp_path: Path) -> None:
     frames = [Frame(0, DType.U8, (size,), size)]
     with ThreadPoolExecutor(2) as threads:
         lines = list(
-            threads.map(lambda crew: connect(crew, bytes(32), 0, [], lambda member: frames), (near, far))
+            threads.map(lambda crew: connect(crew, bytes(32), 0, [], lambda member: lambda step: frames), (near, far))
         )
     sent: list[int] = []
 
@@ -338,3 +338,66 @@ def test_whoever_sends_faster_waits(job: Job, tmp_path: Path) -> None:
     assert sent == list(range(64))
     for each in lines:
         each.close()
+
+
+def test_a_member_that_names_other_steps_to_another_is_blamed_by_all(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Member 1 tells member 0 that it can go on with step 2, and member 2 that it cannot."""
+    crews = crew_of(tmp_path, 3, patience_s=5.0)
+    dialled = streams._Meeting._dial
+
+    def dial(self: streams._Meeting, member: int) -> None:
+        said, self._steps = self._steps, (2, 0, 0) if (self._crew.member, member) == (1, 0) else self._steps
+        try:
+            dialled(self, member)
+        finally:
+            self._steps = said
+
+    monkeypatch.setattr(streams._Meeting, "_dial", dial)
+
+    def meet(crew: streams.Crew) -> Exception | None:
+        try:
+            connect(crew, bytes(32), 0, [2] if crew.member != 1 else [], lambda member: lambda step: []).close()
+        except Blame as blame:
+            return blame
+        return None
+
+    with ThreadPoolExecutor(3) as threads:
+        outcomes = list(threads.map(meet, crews))
+    honest = [outcomes[0], outcomes[2]]
+    assert all(isinstance(outcome, Blame) for outcome in honest)
+    assert any("says other steps" in str(outcome) and outcome.member == 1 for outcome in honest)
+
+
+def test_a_refused_certificate_is_told_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Member 0 has another certificate of member 1 in its crew file, and does not reach it itself."""
+    crews = crew_of(tmp_path, 2, patience_s=60.0)
+    new_key(tmp_path / "old.pem")
+    peers = crews[0].peers
+    old = replace(peers[1], certificate=(tmp_path / "old.crt").read_text())
+    crews = [replace(crews[0], peers=(peers[0], old)), crews[1]]
+    dial = streams._Meeting._dial
+
+    def only_the_other(self: streams._Meeting, member: int) -> None:
+        if self._crew.member == 1:
+            dial(self, member)
+
+    monkeypatch.setattr(streams._Meeting, "_dial", only_the_other)
+    told = threading.Event()
+
+    def wait() -> None:
+        if told.is_set():
+            raise Blame(1, "is not waited for")
+
+    with ThreadPoolExecutor(2) as threads:
+        other = threads.submit(connect, crews[0], bytes(32), 0, [], lambda member: lambda step: [], wait)
+        try:
+            with pytest.raises(Blame, match="member 0 refuses this member's certificate"):
+                connect(crews[1], bytes(32), 0, [], lambda member: lambda step: [])
+        finally:
+            told.set()
+        assert isinstance(other.exception(), Blame)
+    assert "a connection from 127.0.0.1 was refused" in caplog.text

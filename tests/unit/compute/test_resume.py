@@ -153,7 +153,8 @@ def test_a_killed_process_is_started_again(job: Job, tmp_path: Path) -> None:
 def _progress(step: int) -> Progress:
     state = [torch.full((3, 5), float(step)), torch.arange(4, dtype=torch.int32)]
     own, other = Told(begin_roots(state)(), [bytes([1] * 32)], []), Told([bytes([2] * 32)], [], [])
-    return Progress(step, state, [own, other], [[bytes(32)], []], [bytes([3] * 32)], [(bytes(32), bytes(32))])
+    said = [[[bytes(64)], [bytes(64)]], [[], []]]
+    return Progress(step, state, [own, other], said, [bytes([3] * 32)], ["cid"])
 
 
 def test_what_was_saved_is_loaded_and_the_latest_two_are_kept(tmp_path: Path) -> None:
