@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from assay.compute.streams import Peer
+from assay.compute.peers import Peer
 from assay.protocol.errors import Stop
 
 VALID = timedelta(days=3650)

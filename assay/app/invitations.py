@@ -47,8 +47,9 @@ def read_invitation(path: Path) -> Invitation:
 
 
 def least_stake(terms: Terms) -> Wei:
-    """Stake of each member with which a crew can work on as many rounds as the job leaves unsettled."""
-    return Wei(min(terms.rounds, terms.max_unsettled) * terms.solver_stake + terms.miss_penalty)
+    """Stake of each member with which a crew can make the tasks of as many rounds as the job leaves
+    unsettled, and their outer claims."""
+    return Wei(2 * min(terms.rounds, terms.max_unsettled) * terms.solver_stake + terms.miss_penalty)
 
 
 def shares_of(plan: Plan, given: Sequence[int] | None) -> list[int]:

@@ -23,9 +23,11 @@ from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from tempfile import TemporaryDirectory
 
     from assay.app.wiring import Connection, NodeStorage
+    from assay.chain.contracts.market import ChainMarket
     from assay.protocol.types import JobId, JobView
 
 EVENTS_FILE = "events.jsonl"
@@ -64,13 +66,16 @@ class App:
         self.flags = replace(self.flags, **given)
         self.__dict__.pop("settings", None)
 
-    def connect(self, account: str | None = None) -> Connection:
-        """Market for an account (the chosen one, or `account`), ready to write."""
+    def connect(
+        self, account: str | None = None, kind: Callable[..., ChainMarket] | None = None
+    ) -> Connection:
+        """Market for an account (the chosen one, or `account`), ready to write. `kind`: its class."""
         from assay.app.wiring import connect
 
         name = account or self.settings.account
         home, sends = self.node_home(name), not self.dry_run
-        connection = connect(self.settings, name, home, max_spend=self.max_spend, sends=sends)
+        chosen = {} if kind is None else {"kind": kind}
+        connection = connect(self.settings, name, home, max_spend=self.max_spend, sends=sends, **chosen)
         self._open.append(connection)
         return connection
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,9 +120,15 @@ class Connection:
 
 
 def connect(
-    settings: Settings, account: str, home: Path, *, max_spend: str | None = None, sends: bool = True
+    settings: Settings,
+    account: str,
+    home: Path,
+    *,
+    max_spend: str | None = None,
+    sends: bool = True,
+    kind: Callable[..., ChainMarket] = ChainMarket,
 ) -> Connection:
-    """Market of an account in the keystore, whose journal is in `home`.
+    """Market of an account in the keystore, whose journal is in `home`. `kind`: its class.
 
     Raises errors of the keystore, the deployment file and the node.
     """
@@ -134,7 +140,7 @@ def connect(
     journal = sender.journal
     interrupted = [intent.key for intent in journal.open_intents(sender.address)]
     events = home / "events.db"
-    market = ChainMarket(rpc, deployment, artifacts, sender, events, confirmations=policy.confirmations)
+    market = kind(rpc, deployment, artifacts, sender, events, confirmations=policy.confirmations)
     return Connection(rpc, market, ChainClock(rpc, CLOCK_AGE_S), journal, _chain(deployment), interrupted)
 
 
@@ -194,7 +200,7 @@ class NodeStorage:
         from assay.blocks.peers import PeerInfo
 
         self.exchange.set_peers(
-            (PeerInfo(g.url, g.stake, g.publishes) for g in market.gateways() if g.account != market.me),
+            (PeerInfo(g.url, g.stake, g.publishes) for g in market.gateways() if g.account != market.speaker),
             market.publisher,
         )
 

@@ -32,6 +32,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "assay crew invite invitation.json latest job.toml --members alice,bob,carol",
         "assay crew join invitation.json job.toml",
         "assay crew form invitation.json --consent CONSENT --consent CONSENT",
+        "assay crew solve invitation.json crew.toml --key alice.pem",
         "assay crew status invitation.json",
     ),
     "assay dashboard": ("assay dashboard --open",),

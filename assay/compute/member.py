@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from assay.compute.orders import Order, WorkerContext
+from assay.compute.peers import Blame, Crew, Lost
 from assay.compute.stage_progress import Progress, Said, SavedProgress, Told, transcript
-from assay.compute.streams import Blame, Crew, Frame, Frames, Lines, Lost, connect
+from assay.compute.streams import Frame, Frames, Lines, connect
 from assay.numerics.encoding import from_bytes, to_bytes
 from assay.program.execute import StepContext
 from assay.program.isa import DType
@@ -125,9 +126,12 @@ class TrainStage(Order[Segment]):
         """Trains until the end, or until a connection ends. Raises Blame."""
         last = self.steps.first + self.steps.number
         usable = [step for step in saved.steps() if step <= last]
-        lines = connect(
-            self.crew, self._run, self.steps.first, usable, self._frames, lambda: self._check(worker)
-        )
+
+        def check() -> None:
+            worker.progress(max(done.furthest - self.steps.first, 0), self.steps.number)
+            self._check()
+
+        lines = connect(self.crew, self._run, self.steps.first, usable, self._frames, check)
         try:
             progress = self._start() if lines.first == self.steps.first else saved.load(lines.first)
             assert progress is not None, "it was read before this member said that it has it"
@@ -139,14 +143,28 @@ class TrainStage(Order[Segment]):
             lines.close()
             done.sent += sum(line.bytes for line in lines.outgoing.values())
             done.received += sum(line.bytes for line in lines.incoming.values())
-        published = progress.roots, progress.said[: len(progress.roots)], progress.indices
-        roots, said, indices = map(tuple, published)
-        return Segment(progress.state, roots, said, indices, done.sent, done.received)
+        said, indices = tuple(progress.said[: len(progress.roots)]), tuple(progress.indices)
+        return Segment(progress.state, tuple(progress.roots), said, indices, done.sent, done.received)
 
     # -- what a member on the market does besides (``solver.crew_task``)
 
-    def _check(self, worker: WorkerContext) -> None:
-        """Raises Cancelled once the run is not wanted any more; called while this member waits."""
+    def _check(self) -> None:
+        """Raises Cancelled once the run is not wanted any more; called between steps and while this member
+        waits for others to come."""
+
+    def _readers(self, node: int) -> tuple[int, ...]:
+        """Members to whom this one sends a node's output."""
+        return self.plan.readers(self.crew.member, node)
+
+    def _reads(self, node: int) -> bool:
+        """True if this member is sent a node's output."""
+        return node in self.plan.stages[self.crew.member].received
+
+    def _took(self, node: int, x: Tensor) -> None:
+        """Called with each tensor that this member receives to compute with."""
+
+    def _gave(self, node: int, x: Tensor) -> None:
+        """Called with each tensor that this member sends."""
 
     def _ended(self, lines: Lines, progress: Progress) -> str:
         """Publishes the state at a segment's end; returns its CID. Raises Blame."""
@@ -162,12 +180,11 @@ class TrainStage(Order[Segment]):
 
     def _frames_of_step(self, member: int) -> list[Frame]:
         """A member's outputs in a step, then the roots of its stage's state."""
-        nodes, own = self.plan.whole.nodes, self.plan.stages[self.crew.member]
-        theirs = self.plan.stages[member]
+        nodes, theirs = self.plan.whole.nodes, self.plan.stages[member]
         outputs = [
             Frame(node, nodes[node].dtype, nodes[node].shape, nodes[node].bytes)
             for node in theirs.sent
-            if node in own.received
+            if self._reads(node)
         ]
         size = DIGEST * theirs.program.slots
         return [*outputs, Frame(len(nodes), DType.U8, (size,), size)]
@@ -185,7 +202,7 @@ class TrainStage(Order[Segment]):
         context, first = self.steps.context(self.plan.whole), self.steps.first
         while (count := progress.step - first) < self.steps.number:
             worker.progress(count, self.steps.number)
-            self._check(worker)
+            self._check()
             now = replace(context, step=progress.step)
             progress.state, own = self._step(executor, lines, progress.state, now)
             before, progress.told = progress.told, self._exchange(lines, own, now.step)
@@ -216,17 +233,19 @@ class TrainStage(Order[Segment]):
     ) -> tuple[list[Tensor], Told]:
         step, stage = context.step, executor.stage
         nodes, owners = self.plan.whole.nodes, self.plan.owners
-        readers = {node: self.plan.readers(self.crew.member, node) for node in stage.sent}
+        readers = {node: self._readers(node) for node in stage.sent}
         roots: dict[int, bytes] = {}
         for line in lines.incoming.values():
             line.begin(step)
 
         def receive(node: int) -> Tensor:
             x = lines.incoming[owners[node]].take(step, node)
+            self._took(node, x)
             roots[node] = trees.tensor_root(to_bytes(x))
             return x
 
         def send(node: int, x: Tensor) -> None:
+            self._gave(node, x)
             roots[node] = trees.tensor_root(to_bytes(x))
             for member in readers[node]:
                 lines.outgoing[member].send(step, node, nodes[node].dtype, x)

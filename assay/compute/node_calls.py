@@ -23,7 +23,8 @@ HOLD_S = 20.0
 ALLOWED: Mapping[str, frozenset[str]] = {
     "market": frozenset({"job", "claim", "claims", "current", "game"}),
     "blocks": frozenset({"get", "read_file", "fetch", "holes", "has", "holds", "put", "add_file", "pin"}),
-    "books": frozenset({"told", "left", "opened", "stored", "trained", "drafted", "lost", "used_bytes"}),
+    "books": frozenset({"told", "left", "opened", "stored", "trained", "drafted", "lost", "used_bytes"})
+    | {"wanted", "signed", "signs"},  # of a crew's member
 }
 
 

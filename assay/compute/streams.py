@@ -26,10 +26,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from assay.compute.peers import Blame, Crew, Lost
 from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
 from assay.program.isa import DType
 from assay.program.kernels import TORCH_DTYPES
-from assay.protocol.errors import Ask, Retry
+from assay.protocol.errors import Ask
 
 log = logging.getLogger(__name__)
 _HEADER = struct.Struct(">QIBI")
@@ -48,23 +49,6 @@ _DIFFERS = 3
 when it connects again meanwhile."""
 
 
-class Blame(Retry):
-    """A member broke the protocol; the segment ends, and nothing of it is kept."""
-
-    code = "blame"
-
-    def __init__(self, member: int, did: str) -> None:
-        super().__init__(
-            f"member {member} {did}; the segment ends, and nothing of it is committed",
-            hint=f"ask member {member} for its log, and start the segment again with it or without it",
-        )
-        self.member = member
-
-
-class Lost(Blame):
-    """A connection to a member ended; the run can go on when that member comes back."""
-
-
 class Frame(NamedTuple):
     """A tensor that one member sends to another in every step."""
 
@@ -79,31 +63,6 @@ class Frame(NamedTuple):
 
 Frames = Callable[[int], Sequence[Frame]]
 """Frames of a step, in order; none: the stream ends before that step."""
-
-
-@dataclass(frozen=True)
-class Peer:
-    """Listen address of a member, and its certificate (PEM)."""
-
-    host: str
-    port: int
-    certificate: str
-
-    @property
-    def known_as(self) -> bytes:
-        """The certificate in DER, as TLS presents it."""
-        return ssl.PEM_cert_to_DER_cert(self.certificate)
-
-
-@dataclass(frozen=True)
-class Crew:
-    """All members; `key`: path of this member's private key and certificate."""
-
-    peers: tuple[Peer, ...]
-    member: int
-    key: str
-    patience_s: float
-    """Timeout of a frame in seconds."""
 
 
 class Incoming:
@@ -353,7 +312,8 @@ class _Meeting:
         self._dialled: dict[int, ssl.SSLSocket] = {}
         self._accepted: dict[int, _Caller] = {}
         self._told = self._outdated = self._over = False
-        self._differs: dict[int, int] = {}
+        self._differs: dict[int, tuple[int, str]] = {}
+        """By member, how often another has heard other steps of it, and the last words; the latest last."""
         self._why: dict[int, str] = {}
         """Why a member is not reached."""
         self._hung_up: dict[int, float] = {}
@@ -375,7 +335,10 @@ class _Meeting:
         self._dialled, self._accepted, self._told, self._outdated = {}, {}, False, False
 
     def missing(self) -> Blame:
-        """Who has not come."""
+        """Who has not come, or has kept the others from beginning."""
+        if self._differs:
+            member, (_, says) = list(self._differs.items())[-1]
+            return Blame(member, says)
         waited = f"within {self._crew.patience_s:g} s"
         gone = [member for member in self._others if member not in self._dialled]
         if gone:  # whoever gave up a moment ago was missing somebody, too
@@ -438,14 +401,17 @@ class _Meeting:
 
     def _differ(self, member: int, sender: int) -> None:
         """Begins anew, or blames a member of whose steps another has heard otherwise. Raises Blame."""
-        self._differs[member] = self._differs.get(member, 0) + 1
+        me = self._crew.member
+        who, says = member, f"says other steps with which it can begin to member {sender} than to member {me}"
+        if member == me:
+            who, says = sender, "says that this member named other steps than it did"
+        elif member != sender:
+            says += f", or member {sender} says so"
+        count, _ = self._differs.pop(who, (0, ""))
+        self._differs[who] = count + 1, says
         self._close()
-        if self._differs[member] >= _DIFFERS:
-            raise Blame(
-                member,
-                f"says other steps with which it can begin to member {sender} than to member"
-                f" {self._crew.member}, or member {sender} says so",
-            )
+        if count + 1 >= _DIFFERS:
+            raise Blame(who, says)
 
     def _dial(self, member: int) -> None:
         """Connects to a member, unless that is done and it has not hung up. Raises Blame."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Protocol
 
 from assay.protocol.dispute import Move, Timeout
-from assay.protocol.game_state import GameView, returns_bond
+from assay.protocol.game_state import Game, GameView, returns_bond
 from assay.protocol.ports import Market
-from assay.protocol.types import ClockView, Seconds
+from assay.protocol.types import ClockView, Seconds, TxResult
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,13 @@ def play(market: Market, move_in: Callable[[GameView], Move | None], game_id: in
     return without_move(market, view) or with_move(market, view, move_in(view))
 
 
-def send(market: Market, view: GameView, move: Move) -> None:
+class Mover(Protocol):
+    """What sends moves: the market, or a crew's court."""
+
+    def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult: ...
+
+
+def send(market: Mover, view: GameView, move: Move) -> None:
     """Sends a move for the game's state in `view`."""
     stands = sha256(repr(view.game).encode()).hexdigest()[:16]
     intent = f"move/{view.game_id}/{view.moves}/{type(move).__name__}/{stands}"

@@ -100,7 +100,7 @@ def store_state(
     there, rooted = _begin(state, known, begun)
     with blocks.together():
         files = [
-            _stored(blocks, x) if slot is None or not slot.cid or not blocks.has(slot.cid) else slot
+            store_slot(blocks, x) if slot is None or not slot.cid or not blocks.has(slot.cid) else slot
             for x, slot in zip(state, there, strict=True)
         ]
         slots = rooted(files)
@@ -124,7 +124,7 @@ def _begin(
     return there, rooted
 
 
-def _stored(blocks: Blocks, tensor: Tensor) -> SlotFile:
+def store_slot(blocks: Blocks, tensor: Tensor) -> SlotFile:
     """Stores a slot's file; the root is still empty."""
     bits = width(tensor)
     return SlotFile(b"", blocks.add_file(packed(tensor, bits) if bits else bytes(to_bytes(tensor))), bits)

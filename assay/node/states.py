@@ -226,6 +226,22 @@ class StateProvider:
         found = zip(self.reader.tensors(slots, nodes), sources, strict=True)
         return [tensor_of(source) if tensor is None else tensor for tensor, source in found]
 
+    def input_part(
+        self, kind: Kind, round_: int, shard: int, wanted: Sequence[int]
+    ) -> tuple[list[bytes], State]:
+        """Tensor roots of all slots of the right input at a place, and the tensors of the wanted ones.
+
+        Raises SourceMissing.
+        """
+        slots = self._input_slots(kind, shard, self._sources(kind, round_, shard))
+        nodes = self.work.program(kind).state
+        found = self.reader.tensors([slots[i] for i in wanted], [nodes[i] for i in wanted])
+        state = [tensor for tensor in found if tensor is not None]
+        if len(state) < len(found):
+            whole = self.input_state(kind, round_, shard)
+            state = [whole[i] for i in wanted]
+        return [slot.root for slot in slots], state
+
     def _compute_base(self, kind: Kind, round_: int, sources: Sequence[Source]) -> None:
         """Recomputes the outer step that a claim builds on, slice by slice, if that misses no more bytes than
         its result.

@@ -55,13 +55,16 @@ def sign_invitation(key: LocalAccount, invitation: Invitation, chain_id: int, cr
 
 def signer_of(invitation: Invitation, signature: bytes, chain_id: int, crews: Address) -> Address:
     """The account that signed the invitation. Raises ValueError for what is no signature."""
+    return _signer(_invitation(invitation, chain_id, crews), signature)
+
+
+def _signer(message: SignableMessage, signature: bytes) -> Address:
     from eth_account import Account
     from eth_keys.exceptions import BadSignature
 
     if len(signature) != SIGNATURE_BYTES:
         raise ValueError(f"{len(signature)} bytes; a signature has {SIGNATURE_BYTES}")
     try:
-        message = _invitation(invitation, chain_id, crews)
         return Address(Account.recover_message(message, signature=signature))
     except BadSignature as error:
         raise ValueError(str(error)) from error
@@ -69,7 +72,16 @@ def signer_of(invitation: Invitation, signature: bytes, chain_id: int, crews: Ad
 
 def sign_transcript(key: LocalAccount, transcript: Transcript, chain_id: int, crews: Address) -> bytes:
     """Signs a member's steps."""
-    return _sign(key, _typed("Assay Crews", chain_id, crews, _TRANSCRIPT, vars(transcript)))
+    return _sign(key, _transcript(transcript, chain_id, crews))
+
+
+def transcript_signer(transcript: Transcript, signature: bytes, chain_id: int, crews: Address) -> Address:
+    """The account that signed these steps. Raises ValueError for what is no signature."""
+    return _signer(_transcript(transcript, chain_id, crews), signature)
+
+
+def _transcript(transcript: Transcript, chain_id: int, crews: Address) -> SignableMessage:
+    return _typed("Assay Crews", chain_id, crews, _TRANSCRIPT, vars(transcript))
 
 
 def _invitation(invitation: Invitation, chain_id: int, crews: Address) -> SignableMessage:

@@ -13,6 +13,7 @@ from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.unbonding import unbond_requests
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.contract import Contract
+from assay.chain.eth.fees import Due
 from assay.protocol.crew import WHOLE, Invitation, Said, Transcript
 from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import Stop
@@ -118,10 +119,10 @@ class CrewMember:
     @property
     def place(self) -> int:
         """The account's number among the members. Raises Stop."""
-        place = self._invitation.place(self._market.me)
+        place = self._invitation.place(self._market.account)
         if place is None:
             raise Stop(
-                f"{self._market.me} is no member of this crew, so nothing was sent",
+                f"{self._market.account} is no member of this crew, so nothing was sent",
                 hint="choose the member's account with --account",
                 code="not-member",
             )
@@ -151,9 +152,9 @@ class CrewMember:
         """Pays the crew's earnings to its members."""
         return self._do(intent, "pay", self._invitation)
 
-    def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
+    def commit(self, intent: str, claim: Claim, roots: Sequence[bytes], due: Due | None = None) -> ClaimId:
         """Leader: commits a claim of the crew, as `Market.commit`."""
-        self._do(intent, "commit", claim, list(roots))
+        self._market.do(intent, self.crew, "commit", claim, list(roots), due=due)
         return ClaimId(self._market.logged(intent, "Tasks", "Committed")["claimId"])
 
     def accuse(self, intent: str, claim: Claim, transcript: Transcript, signature: bytes, said: Said) -> int:

@@ -108,6 +108,11 @@ class ChainMarket(ChainView):
         self.sender = sender
         self._headers = SeedHeaders(rpc)
 
+    @property
+    def account(self) -> Address:
+        """The account that sends; `me`, unless that is a crew."""
+        return Address(self.sender.address)
+
     # Writes that call one function with their arguments
 
     stake_up = _calls(Market.stake_up, "Stakes", "stake")
@@ -426,7 +431,7 @@ class ChainMarket(ChainView):
 
     def approve(self, intent: str, spender: Address, amount: Wei) -> TxResult | None:
         """Lets a contract take this much of the caller's tokens; None if it may already."""
-        if self.contracts["Token"].read("allowance", self.me, spender) >= amount:
+        if self.contracts["Token"].read("allowance", self.account, spender) >= amount:
             return None
         return self.do(intent, "Token", "approve", spender, amount)
 

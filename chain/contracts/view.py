@@ -109,6 +109,11 @@ class ChainView:
         return self._me
 
     @property
+    def speaker(self) -> Address:
+        """Account whose URL this node announces."""
+        return self._me
+
+    @property
     def block(self) -> int:
         """Block of all answers."""
         return self._answers.block

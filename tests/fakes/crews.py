@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.app.crews import new_key
-from assay.compute.streams import Crew, Peer
+from assay.compute.peers import Crew, Peer
 
 PATIENCE_S = 20.0
 

@@ -82,6 +82,10 @@ class FakeMarket:
     def me(self) -> Address:
         return self._me
 
+    @property
+    def speaker(self) -> Address:
+        return self.me
+
     def kill_after(self, entry: str) -> None:
         self._kill = entry
 

@@ -25,6 +25,10 @@ IMPORTS = {
         "import assay.solver.service, assay.cli.commands.solver, assay.cli.node.fitness,"
         " assay.cli.node.disk_budget"
     ),
+    "crew member": (
+        "import assay.solver.crew_node, assay.chain.contracts.crew_market, assay.cli.commands.crew_solve,"
+        " assay.app.crews, assay.app.invitations"
+    ),
     "verifier": "import assay.verifier.service, assay.cli.commands.verifier",
     "whistleblower": "import assay.whistleblower.service, assay.cli.commands.whistle",
 }

@@ -11,7 +11,7 @@ from assay.app.computing import engine_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import show_bytes
-from assay.cli.commands import crew_market
+from assay.cli.commands import crew_market, crew_solve
 from assay.cli.commands.job_post import FileArgument, traced
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def run(
     from assay.compute.inline import InlinePool
     from assay.compute.member import TrainStage
     from assay.compute.orders import WorkerConfig
-    from assay.compute.streams import Crew
+    from assay.compute.peers import Crew
     from assay.job.read import read_job_file
     from assay.program.execute import StepContext
     from assay.program.record_excerpt import steps_of
@@ -158,6 +158,7 @@ def run(
 commands.command()(crew_market.invite)
 commands.command()(crew_market.join)
 commands.command()(crew_market.form)
+commands.command()(crew_solve.command)
 commands.command()(crew_market.status)
 commands.command()(crew_market.pay)
 commands.command()(crew_market.leave)

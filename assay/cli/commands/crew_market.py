@@ -133,8 +133,8 @@ def form(
     penalty = show_amount(connection.market.job(asked.job_id).terms.miss_penalty)
     app.announce(
         f"form a crew of {len(asked.members)} that takes shard {asked.shard} of job"
-        f" {asked.job_id.hex()[:16]}, and pay for whatever no member is charged with; no node commits for a"
-        f" crew yet, so its first round is missed, which costs this account {penalty}",
+        f" {asked.job_id.hex()[:16]}, and pay for whatever no member is charged with; a round for which not"
+        f" all members' nodes run (`assay crew solve`) is missed, which costs this account {penalty}",
         asked.stake,
         asked.stake,
     )
@@ -260,9 +260,15 @@ def _state(found: CrewView | None, asked: Invitation, file: Path, now: int) -> t
         return f"not formed; can be until {show_moment(asked.expiry, now)}", joining
     lost = f"; {show_amount(found.lost)} lost" if found.lost else ""
     leaving, owed = f"assay crew leave {file}", sum(standing.earned for standing in found.members)
+    if accused := [str(i) for i, standing in enumerate(found.members) if standing.accusations]:
+        state = f"member {', '.join(accused)} is accused of a false step{lost}"
+        return state, "keep the nodes of the accused and of the leader running until that is decided"
     paying = f"assay crew pay {file}"
     if found.holds:
-        following = paying if owed else f"none while it works; to end it: {leaving}"
+        solving = (
+            f"run every member's node: assay crew solve {file} crew.toml --key KEY; to end it: {leaving}"
+        )
+        following = paying if owed else solving
         return f"holds its shard; {show_amount(found.locked)} locked{lost}", following
     if found.locked:
         state = f"has no shard; {show_amount(found.locked)} are locked until its claims end{lost}"

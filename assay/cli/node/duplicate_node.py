@@ -36,11 +36,11 @@ class Taken:
             if (where := self.elsewhere()) is not None:
                 raise where
             self._require_known()
-        self._journal.keep_fact(MINE, self._market.endpoints().get(self._market.me, ""))
+        self._journal.keep_fact(MINE, self._market.endpoints().get(self._market.speaker, ""))
 
     def elsewhere(self) -> DuplicateNode | None:
         """The error, if another home has announced itself for the account since; else None."""
-        url = self._market.endpoints().get(self._market.me, "")
+        url = self._market.endpoints().get(self._market.speaker, "")
         if url not in ("", self._known):
             if url != self._journal.fact(MINE) and not self._journal.has_signed(f"cli/endpoint/{url}/"):
                 return self._error(f"it announces {url}, which this home has not")

@@ -170,14 +170,16 @@ def run_node(
     serve: bool = True,
     take_over: bool = False,
     offer: Callable[[], Mapping[str, Any]] = dict,
+    connect: Callable[[], Connection] | None = None,
 ) -> None:
     """Runs one role until stopped; `tell`: alert channels. Unless it `serves`, nobody gets its blocks.
 
-    `offer`: more fields of the status. Raises DuplicateNode, unless told to `take_over`.
+    `offer`: more fields of the status; `connect`: opens the account, if it is not the chosen one's own.
+    Raises DuplicateNode, unless told to `take_over`.
     """
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
-    connection, storage = connected(app, tell), app.storage(name)
+    connection, storage = connected(app, tell, connect=connect), app.storage(name)
     end_when_told(connection.clock.stop)
     killed = killed_at(home / EVENTS_FILE)
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
@@ -237,13 +239,18 @@ def run_node(
         storage.close()
 
 
-def connected(app: App, tell: Sequence[Tell] = (), sleep: Callable[[float], None] = time.sleep) -> Connection:
+def connected(
+    app: App,
+    tell: Sequence[Tell] = (),
+    sleep: Callable[[float], None] = time.sleep,
+    connect: Callable[[], Connection] | None = None,
+) -> Connection:
     """Connects the account once the chain answers, without sending anything. Raises an alarm if that takes
     long."""
     pause_s, waited_s = 1.0, 0.0
     while True:
         try:
-            return app.connect()
+            return (connect or app.connect)()
         except Retry as error:
             again = f"the node starts once the chain answers: {error.message}; {error.hint}"
             app.output.say(f"{again} (tried again in {pause_s:g} s)")
@@ -341,7 +348,7 @@ class Housekeeping:
     def _announce(self) -> None:
         """Announces this node's URL unless the chain has it."""
         market = self._connection.writer
-        if not self._announced and market.endpoints().get(market.me, "") != self._url:
+        if not self._announced and market.endpoints().get(market.speaker, "") != self._url:
             self._announcement = self._announcement or self._connection.intent("endpoint", self._url)
             market.set_endpoint(self._announcement, self._url)
         self._announced = True

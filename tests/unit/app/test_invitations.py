@@ -100,8 +100,8 @@ def test_a_member_consents_to_its_own_cut_of_the_jobs_program_alone(plan: Plan, 
 
 
 def test_an_invitation_with_which_nothing_is_committed_is_not_written(plan: Plan, terms: Terms) -> None:
-    assert least_stake(terms) == 2 * terms.solver_stake + terms.miss_penalty
-    assert least_stake(replace(terms, rounds=1)) == terms.solver_stake + terms.miss_penalty
+    assert least_stake(terms) == 4 * terms.solver_stake + terms.miss_penalty
+    assert least_stake(replace(terms, rounds=1)) == 2 * terms.solver_stake + terms.miss_penalty
     with pytest.raises(BadInvitation, match="shards"):
         invited(plan, terms, shard=1)
     with pytest.raises(BadInvitation, match="stake"):

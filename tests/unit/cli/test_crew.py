@@ -15,7 +15,7 @@ from assay.app.crews import read_crew
 from assay.app.output import Exit
 from assay.compute.inline import InlinePool
 from assay.compute.member import TrainStage
-from assay.compute.streams import Crew
+from assay.compute.peers import Crew
 from assay.job.templates import LOCAL, template
 from assay.program.execute import Executor, StepContext
 from assay.program.pipeline import schedule

@@ -20,7 +20,8 @@ from assay.app.crews import new_key
 from assay.compute import streams
 from assay.compute.inline import InlinePool
 from assay.compute.member import Segment, TrainStage, _Done
-from assay.compute.streams import Blame, Frame, Outgoing, connect
+from assay.compute.peers import Blame, Crew
+from assay.compute.streams import Frame, Outgoing, connect
 from assay.numerics.encoding import from_bytes, to_bytes
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType, Program
@@ -317,7 +318,9 @@ def test_whoever_sends_faster_waits(job: Job, tmp_path: Path) -> None:
     frames = [Frame(0, DType.U8, (size,), size)]
     with ThreadPoolExecutor(2) as threads:
         lines = list(
-            threads.map(lambda crew: connect(crew, bytes(32), 0, [], lambda member: lambda step: frames), (near, far))
+            threads.map(
+                lambda crew: connect(crew, bytes(32), 0, [], lambda member: lambda step: frames), (near, far)
+            )
         )
     sent: list[int] = []
 
@@ -354,20 +357,30 @@ def test_a_member_that_names_other_steps_to_another_is_blamed_by_all(
         finally:
             self._steps = said
 
-    monkeypatch.setattr(streams._Meeting, "_dial", dial)
+    differ = streams._Meeting._differ
 
-    def meet(crew: streams.Crew) -> Exception | None:
+    def unmoved(self: streams._Meeting, member: int, sender: int) -> None:
+        if self._crew.member == 1:
+            self._close()
+        else:
+            differ(self, member, sender)
+
+    monkeypatch.setattr(streams._Meeting, "_dial", dial)
+    monkeypatch.setattr(streams._Meeting, "_differ", unmoved)
+
+    def meet(crew: Crew) -> Exception | None:
         try:
-            connect(crew, bytes(32), 0, [2] if crew.member != 1 else [], lambda member: lambda step: []).close()
+            connect(
+                crew, bytes(32), 0, [2] if crew.member != 1 else [], lambda member: lambda step: []
+            ).close()
         except Blame as blame:
             return blame
         return None
 
     with ThreadPoolExecutor(3) as threads:
         outcomes = list(threads.map(meet, crews))
-    honest = [outcomes[0], outcomes[2]]
-    assert all(isinstance(outcome, Blame) for outcome in honest)
-    assert any("says other steps" in str(outcome) and outcome.member == 1 for outcome in honest)
+    for outcome in (outcomes[0], outcomes[2]):
+        assert isinstance(outcome, Blame) and outcome.member == 1 and "says other steps" in str(outcome)
 
 
 def test_a_refused_certificate_is_told_at_once(

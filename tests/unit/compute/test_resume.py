@@ -18,8 +18,8 @@ import torch
 
 from assay.compute.inline import InlinePool
 from assay.compute.member import Segment, TrainStage
+from assay.compute.peers import Blame, Lost
 from assay.compute.stage_progress import Progress, SavedProgress, Told
-from assay.compute.streams import Blame, Lost
 from assay.program.execute import StepContext
 from assay.program.state import begin_roots
 from assay.training import models
@@ -153,7 +153,7 @@ def test_a_killed_process_is_started_again(job: Job, tmp_path: Path) -> None:
 def _progress(step: int) -> Progress:
     state = [torch.full((3, 5), float(step)), torch.arange(4, dtype=torch.int32)]
     own, other = Told(begin_roots(state)(), [bytes([1] * 32)], []), Told([bytes([2] * 32)], [], [])
-    said = [[[bytes(64)], [bytes(64)]], [[], []]]
+    said: list[list[list[bytes]]] = [[[bytes(64)], [bytes(64)]], [[], []]]
     return Progress(step, state, [own, other], said, [bytes([3] * 32)], ["cid"])
 
 

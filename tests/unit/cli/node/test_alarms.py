@@ -148,7 +148,8 @@ def test_attack_W25_a_full_disk_keeps_no_alarm_back(
     tell = ways(hook[0], False)
     watch = Watch(day.markets["ann"], lambda: day.market_state.time, "ann", "solver", events.append, tell)
     storage = SimpleNamespace(traffic=SimpleNamespace(save=full), follow=lambda market: None)
-    writer = SimpleNamespace(sender=SimpleNamespace(resume=full), endpoints=full, me=day.address("ann"))
+    ann = day.address("ann")
+    writer = SimpleNamespace(sender=SimpleNamespace(resume=full), endpoints=full, me=ann, speaker=ann)
     connection = SimpleNamespace(writer=writer, market=day.markets["ann"])
     keep_house = Housekeeping(cast(Any, connection), cast(Any, storage), "http://a", watch, cast(Any, None))
     keep_house._last = -1_000.0

@@ -1,0 +1,53 @@
+"""The members of a crew as they reach each other, and the errors that name one of them.
+
+Contract: values; this module does not import PyTorch, so that a node's control process can hold them.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+
+from assay.protocol.errors import Retry
+
+
+class Blame(Retry):
+    """A member broke the protocol; the segment ends, and nothing of it is kept."""
+
+    code = "blame"
+
+    def __init__(self, member: int, did: str) -> None:
+        super().__init__(
+            f"member {member} {did}; the segment ends, and nothing of it is committed",
+            hint=f"ask member {member} for its log, and start the segment again with it or without it",
+        )
+        self.member = member
+
+
+class Lost(Blame):
+    """A connection to a member ended; the run can go on when that member comes back."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Listen address of a member, and its certificate (PEM)."""
+
+    host: str
+    port: int
+    certificate: str
+
+    @property
+    def known_as(self) -> bytes:
+        """The certificate in DER, as TLS presents it."""
+        return ssl.PEM_cert_to_DER_cert(self.certificate)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """All members; `key`: path of this member's private key and certificate."""
+
+    peers: tuple[Peer, ...]
+    member: int
+    key: str
+    patience_s: float
+    """Timeout of a frame in seconds."""

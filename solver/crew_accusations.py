@@ -1,0 +1,192 @@
+"""Accuses the member of a crew that has lied, and defends this member's own steps (docs/protocol.md, 8.6).
+
+Contract: the leader accuses only where its own replay wins the game, once for each convicted claim. Every
+member answers in games of its own until they end, from what it has kept. What is accused and decided is an
+event; a person is told while this account is accused, and of what it loses. Not guaranteed: that a liar is
+found (``solver.crew_dispute``); then the leader bears the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from assay.compute.orders import Priority
+from assay.dispute import player
+from assay.node import upkeep
+from assay.node.intents import intent, subject
+from assay.node.role import half_time
+from assay.protocol.crew import Said, Transcript
+from assay.protocol.dispute import Move, Timeout
+from assay.protocol.game_state import Game, GameView
+from assay.protocol.types import Address, Claim, ClaimId, JobId, Kind, Phase, TxResult
+from assay.solver.crew_evidence import SignedTasks, said_at, transcript_root
+from assay.solver.crew_orders import LEADER, CrewDispute, CrewMove
+
+if TYPE_CHECKING:
+    from assay.solver.crew_node import CrewService
+
+
+class Court(Protocol):
+    """Games about the steps of the crew's members, for one member's account."""
+
+    @property
+    def me(self) -> Address: ...
+
+    def games(self) -> Sequence[GameView]: ...
+    def accused(self, claim_id: ClaimId, member: int) -> bool: ...
+    def accuse(
+        self, intent: str, claim: Claim, transcript: Transcript, signature: bytes, said: Said
+    ) -> int: ...
+    def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Make this account's move in a game about a member's step, or take the win."""
+
+    job_id: JobId
+    game_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Accuse:
+    """Find who has lied in a convicted claim of the crew, and accuse it."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    reason: str
+
+
+class Accusations:
+    """One member's part. `received`: folder of what it has received."""
+
+    def __init__(self, node: CrewService, court: Court, signed: SignedTasks, received: Path) -> None:
+        self._node, self._court, self._signed, self._received = node, court, signed, received
+        self._settled = set[ClaimId]()
+        """Convicted claims for which nothing is left to be done."""
+        self.open: dict[int, GameView] = {}
+        """Undecided games at the last look."""
+
+    def due(self) -> Iterator[Answer | Accuse | upkeep.Tick]:
+        """What is to be done now."""
+        yield from self._answers()
+        if self._node.leads:
+            yield from self._accusations()
+
+    def _answers(self) -> Iterator[Answer | upkeep.Tick]:
+        node, me, job_id = self._node, self._court.me, self._node.invitation.job_id
+        clock, now, games = node.market.clock(), node.clock.now(), self._court.games()
+        self._tell(games)
+        for view in self.open.values():
+            game = view.game
+            if me not in (game.challenger, game.defender):
+                continue
+            late, ours = clock.passed(game.deadline), game.mover == me
+            tick = upkeep.tick_for(clock, now, job_id, game.deadline, f"accusation {view.game_id}")
+            if tick is not None and not ours:
+                yield tick
+            if late != ours:
+                left = f"our move, {game.deadline - now} s left" if ours else "the other side is late"
+                yield Answer(job_id, view.game_id, f"accusation {view.game_id}: {left}")
+
+    def _accusations(self) -> Iterator[Accuse]:
+        node, now = self._node, self._node.clock.now()
+        job_id = node.invitation.job_id
+        window = node.market.job(job_id).terms.challenge_window
+        for view in node.market.claims(job_id):
+            claim, status = view.claim, view.status
+            fallen = claim.claimant == node.market.me and status.phase == Phase.CONVICTED
+            left = status.since + window - now
+            if fallen and claim.kind == Kind.TASK and left >= 0 and view.claim_id not in self._settled:
+                reason = f"claim {view.claim_id.hex()[:16]} was convicted: who lied? {left} s left"
+                yield Accuse(job_id, view.claim_id, reason)
+
+    def _tell(self, games: Sequence[GameView]) -> None:
+        """Reports new accusations and verdicts, and tells a person what concerns this account."""
+        report, me = self._node.report, self._court.me
+        asked = dict(report.status.questions)
+        for view in games:
+            name, known = f"accusation {view.game_id}", view.game_id in self.open
+            fields = {"game": view.game_id, "member": view.game.segment, "step": view.game.step}
+            mine = view.game.defender == me
+            if not view.decided and not known:
+                report.emit("accusation", **fields, mine=mine)
+            if view.decided and known:
+                report.emit("judged", **fields, guilty=view.challenger_won, why=view.reason)
+                asked.pop(name, None)
+                if view.challenger_won == mine and me in (view.game.challenger, view.game.defender):
+                    report.lose(f"{name} of step {view.game.step} was lost ({view.reason})")
+            if mine and not view.decided:
+                asked[name] = (
+                    f"this account is accused of a false step {view.game.step} of its stage, and loses its"
+                    " stake unless its node answers every move in time: leave it running"
+                )
+        self.open = {view.game_id: view for view in games if not view.decided}
+        if asked != report.status.questions:
+            report.note(questions=asked)
+
+    async def accuse(self, action: Accuse) -> None:
+        """Accuses the member whose own stage refutes what it has signed, if this node's replay finds it."""
+        node = self._node
+        claim = node.market.claim(action.claim_id).claim
+        place = claim.job_id, claim.round, claim.shard
+        found = self._signed.load(place, claim.attempt)
+        if found is None:
+            return self._bear(action, "what the members have signed is gone")
+        what = node.spec(claim.job_id), subject(action), node.invitation
+        order = CrewDispute(*what, claim, found.said, self._received)
+        lie = await node.order(order, Priority.GAME)
+        if lie is None:
+            return self._bear(action, "each member's own stage gives what it has signed")
+        if lie.member == LEADER:
+            return self._bear(action, "the false step is this account's own")
+        segment, at = divmod(lie.step, len(found.said[0][0]))
+        roots = [transcript_root(said[lie.member]) for said in found.said]
+        transcript = node.transcripts(place, lie.member, roots, claim.attempt)[segment]
+        if not self._court.accused(action.claim_id, lie.member):
+            await node.actions.send(
+                partial(
+                    self._court.accuse,
+                    intent("accuse", action.claim_id, lie.member),
+                    claim,
+                    transcript,
+                    found.signatures[lie.member][segment],
+                    said_at(found.said[segment][lie.member], at),
+                )
+            )
+            fields = {"claim": action.claim_id.hex(), "member": lie.member, "step": transcript.first + at}
+            node.report.emit("accused", **fields)
+        self._settled.add(action.claim_id)
+
+    def _bear(self, action: Accuse, why: str) -> None:
+        """Reports that the leader bears the loss of a claim."""
+        self._settled.add(action.claim_id)
+        self._node.report.lose(f"no member is accused for claim 0x{action.claim_id.hex()[:16]}: {why}")
+
+    async def answer(self, action: Answer) -> None:
+        """Makes this account's move in a game about a step, or takes the win."""
+        node = self._node
+        view = self.open[action.game_id]
+        move: Move | None = Timeout()
+        if not node.market.clock().passed(view.game.deadline):
+            claim = node.market.claim(view.game.claim_id).claim
+            order = CrewMove(
+                node.spec(action.job_id),
+                subject(action),
+                node.invitation,
+                self._court.me,
+                view,
+                claim,
+                self._received,
+            )
+            move = await node.order(order, Priority.GAME, half_time(view.game))
+        node.report.complain(f"accusation {action.game_id}: there is nothing sound to say", move is None)
+        if move is not None:
+            await node.actions.send(partial(player.send, self._court, view, move))
+            node.report.count("moves")
+            node.report.emit("moved", game=action.game_id, move=type(move).__name__, accusation=True)

@@ -1,0 +1,244 @@
+"""Finds which member of a crew has lied, and plays the games about members' steps (docs/protocol.md, 8.6).
+
+Contract: both sides run the accused's stage again from what was kept of the task (`Received`): the slots
+before it and all that was sent. A leader has this of every member, checked against what each has reported. So
+of a false claim that all have signed it finds a step that its member's own stage refutes, and wins that game;
+and a member whose step is right wins its game. No more than one stage is in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+
+from assay.compute.orders import WorkerContext
+from assay.disk import record
+from assay.dispute.disputant import Disputant
+from assay.dispute.replay import Replay
+from assay.node.job_cache import OpenJob
+from assay.node.job_programs import program_ref
+from assay.numerics.encoding import from_bytes, to_bytes
+from assay.program.execute import StepContext
+from assay.program.isa import Program
+from assay.program.kernels import FAST, REFERENCE, TORCH_DTYPES
+from assay.program.stage_executor import StageExecutor
+from assay.program.stages import Plan, cut
+from assay.program.state import state_root
+from assay.protocol.crew import Invitation
+from assay.protocol.dispute import Move
+from assay.protocol.errors import Retry, Stop
+from assay.protocol.types import Claim, Kind
+from assay.solver.crew_evidence import received_name
+from assay.solver.crew_orders import CrewDispute, CrewMove, Lie
+
+SIGNED = "signed"
+
+
+class OtherStages(Stop):
+    """The job's program is cut into other stages here than its crew has; nothing was trained."""
+
+    code = "other-stages"
+
+
+def plan_of(invitation: Invitation, program: Program, context: WorkerContext) -> Plan:
+    """The crew's cut, kept for its other orders. Raises OtherStages."""
+    plans: dict[bytes, Plan] = context.cache.setdefault("crew-plans", {})
+    if invitation.plan not in plans:
+        plan = cut(program, len(invitation.members))
+        stages = [program_ref(stage.program) for stage in plan.stages]
+        if plan.root != invitation.plan or stages != [member.stage for member in invitation.members]:
+            raise OtherStages(
+                "this version cuts the job's program into other stages than the crew has consented to, so"
+                " nothing is trained, and the leader loses the penalty of a missed round",
+                hint="run the version of this program with which the crew was formed",
+            )
+        plans[plan.root] = plan
+    return plans[invitation.plan]
+
+
+class Received:
+    """What a member has received in each step of a task, on disk, with its own slots before the first: with
+    these it can compute each of its steps again. The leader's has this of every member.
+
+    Once the member has signed the task nothing of it changes: a second run in which others send something
+    else would take its defence of the first one from it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, member: int, state: Sequence[Tensor]) -> None:
+        """Saves a member's slots before the first step."""
+        if not self.signed:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _write(self._start(member), dict(enumerate(state)))
+
+    @property
+    def signed(self) -> bool:
+        """True if the member has signed what it has computed from this."""
+        return (self.folder / SIGNED).exists()
+
+    def sign(self, steps: Sequence[int]) -> None:
+        """Makes everything durable, before the member signs it."""
+        for path in (*self.folder.glob("start-*.safetensors"), *map(self._path, steps)):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        (self.folder / SIGNED).touch()
+        record.sync_folder(self.folder)
+
+    def save(self, step: int, tensors: dict[int, Tensor]) -> int | None:
+        """Saves the tensors of a step by their nodes. Returns a node that was another tensor when the member
+        signed; None if there is none."""
+        if not self.signed:
+            _write(self._path(step), tensors)
+            return None
+        before = self.load(step)
+        return next((n for n, x in tensors.items() if to_bytes(before[n]) != to_bytes(x)), None)
+
+    def load(self, step: int) -> dict[int, Tensor]:
+        """The tensors of a step by their nodes. Raises Retry if they are not there."""
+        return _read(self._path(step))
+
+    def start(self, member: int) -> list[Tensor]:
+        """A member's slots before the first step. Raises Retry."""
+        found = _read(self._start(member))
+        return [found[slot] for slot in range(len(found))]
+
+    def _start(self, member: int) -> Path:
+        return self.folder / f"start-{member}.safetensors"
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"{step}.safetensors"
+
+
+def _write(path: Path, tensors: dict[int, Tensor]) -> None:
+    from safetensors.torch import save_file
+
+    fresh = path.with_suffix(".new")
+    # cloned: equal slots may be one tensor, which safetensors refuses
+    save_file({str(number): x.cpu().contiguous().clone() for number, x in tensors.items()}, fresh)
+    os.replace(fresh, path)
+
+
+def _read(path: Path) -> dict[int, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return {int(number): x for number, x in load_file(path).items()}
+    except (OSError, SafetensorError) as error:
+        raise Retry(
+            f"what this member has kept of a task cannot be read ({error}), so it cannot defend its step",
+            hint=f"bring {path.parent} back from a copy before the game's deadline",
+        ) from error
+
+
+class _Run:
+    """A member's stage, run again from what was kept of a task."""
+
+    def __init__(
+        self, received: Received, plan: Plan, member: int, now: StepContext, context: WorkerContext
+    ) -> None:
+        """`now`: of the task's first step. Raises Retry."""
+        kernels = REFERENCE if context.config.executor == "reference" else FAST
+        self._executor = StageExecutor(plan.stages[member], context.config.device, kernels)
+        self._received, self._stage, self._now = received, plan.stages[member], now
+        self._slots = received.start(member)
+        self._sent = {node: _zeros(plan.whole, node) for node in self._stage.sent}
+
+    def before(self) -> list[Tensor]:
+        """The stage's state before the next step (docs/protocol.md, 8.4). Raises Retry."""
+        there = self._received.load(self._now.step)
+        return self._state([there[node] for node in self._stage.received])
+
+    def step(self) -> list[Tensor]:
+        """Runs a step; returns the stage's state after it. Raises Retry."""
+        there, out = self._received.load(self._now.step), dict[int, Tensor]()
+        self._slots = self._executor.step(self._slots, self._now, there.__getitem__, out.__setitem__)
+        self._sent = {node: out[node] for node in self._stage.sent}
+        self._now = replace(self._now, step=self._now.step + 1)
+        return self._state([there[node] for node in self._stage.received])
+
+    def _state(self, received: Sequence[Tensor]) -> list[Tensor]:
+        return [x.cpu() for x in (*self._slots, *received, *self._sent.values())]
+
+
+def _zeros(program: Program, node: int) -> Tensor:
+    found = program.nodes[node]
+    return from_bytes(bytes(found.bytes), TORCH_DTYPES[found.dtype], found.shape)
+
+
+def lie_in(
+    received: Received,
+    plan: Plan,
+    steps: Sequence[Sequence[bytes]],
+    now: StepContext,
+    context: WorkerContext,
+) -> Lie | None:
+    """The first step of any member that its own stage refutes; None if each is right. `steps`: what each
+    member says of each; `now`: of the first. One stage is in memory at a time. Raises Retry."""
+    first: Lie | None = None
+    for member in range(len(plan.stages)):
+        run = _Run(received, plan, member, now, context)
+        for number, told in enumerate(steps[: None if first is None else first.step]):
+            if state_root(run.step()) != told[member][32:]:
+                first = Lie(member, number)
+                break
+    return first
+
+
+def rebuilt(
+    received: Received, plan: Plan, member: int, now: StepContext, last: int, context: WorkerContext
+) -> list[Tensor]:
+    """A member's state before step `last` of a task whose first step is `now`. Raises Retry."""
+    run = _Run(received, plan, member, now, context)
+    for _ in range(now.step, last):
+        run.step()
+    return run.before()
+
+
+def found_lie(order: CrewDispute, job: OpenJob, context: WorkerContext) -> Lie | None:
+    """Runs each member's stage of a convicted task again, and finds who has lied in which step. Raises
+    Retry."""
+    plan, claim = plan_of(order.invitation, job.work.files.inner, context), order.claim
+    steps = [list(each) for said in order.said for each in zip(*said, strict=True)]
+    name = received_name(claim.round, claim.shard, claim.attempt)
+    received = Received(order.received / f"{name}-{claim.input_root.hex()[:16]}")
+    return lie_in(received, plan, steps, _first(job, claim), context)
+
+
+def _first(job: OpenJob, claim: Claim) -> StepContext:
+    """Context of a task's first step."""
+    step = job.work.first_step(Kind.TASK, claim.round, 0, claim.shard)
+    return StepContext(job.work.files.records, job.work.terms.seed, claim.shard, step)
+
+
+def crew_move(order: CrewMove, job: OpenJob, context: WorkerContext) -> Move | None:
+    """An account's move in a game about a member's step. Raises Retry if what was received is gone."""
+    kept: dict[int, Disputant] = context.cache.setdefault("crew-games", {})
+    if order.view.game_id not in kept:
+        kept.clear()  # a replay holds a stage's tensors
+        replay = _replay(order, job, context)
+        kept[order.view.game_id] = Disputant(order.me, lambda game: replay)
+    return kept[order.view.game_id].move(order.view)
+
+
+def _replay(order: CrewMove, job: OpenJob, context: WorkerContext) -> Replay:
+    """The disputed step, from the state that the accused has signed. Raises Retry."""
+    plan = plan_of(order.invitation, job.work.files.inner, context)
+    game, claim, now = order.view.game, order.claim, _first(job, order.claim)
+    name = received_name(claim.round, claim.shard, claim.attempt)
+    for path in sorted(order.received.glob(f"{name}-*")):
+        state = rebuilt(Received(path), plan, game.segment, now, game.step, context)
+        if state_root(state) == game.in_root:
+            program = plan.stages[game.segment].program
+            return Replay(program, state, now.dataset, now.seed, claim.shard, game.step)
+    raise Retry(
+        f"nothing that this member has kept of task {name} leads to the state that was signed before step"
+        f" {game.step}, so it cannot play accusation {order.view.game_id}",
+        hint=f"bring {order.received} back from a copy before the game's deadline",
+    )

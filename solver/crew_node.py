@@ -1,0 +1,319 @@
+"""Runs a member's node of a crew: a solver whose account is the crew's, and whose tasks all members train.
+
+Contract: as ``solver.service``. Every member trains its stage of each task that the crew owes, signs its
+transcripts, defends its steps, and pays the crew's earnings out at the end. The leader alone commits, answers
+in the market's games and to demands, gives the shard back, and accuses. A signature is of the place, attempt
+and roots that this node has computed with the others, and of nothing else. The crew takes no other shard, and
+nothing is trained ahead of a round: a leader could commit it alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, Unpack
+
+from assay.compute.orders import Cancelled, Priority
+from assay.compute.peers import Crew
+from assay.node import upkeep
+from assay.node.intents import intent, subject
+from assay.node.limits import ResourceLimits
+from assay.node.role import Action, Options
+from assay.node.rounds import CHALLENGEABLE, Claims
+from assay.protocol.crew import Invitation, Transcript
+from assay.protocol.errors import Retry, Stop
+from assay.protocol.ports import Blocks, Clock, Market
+from assay.protocol.types import Address, JobId, Kind, Phase, Seconds, TxResult, Wei
+from assay.protocol.words import show_amount
+from assay.solver import policy
+from assay.solver.crew_accusations import Accusations, Accuse, Answer, Court
+from assay.solver.crew_evidence import SignedTasks, received_name
+from assay.solver.crew_orders import LEADER, TrainCrew
+from assay.solver.observation import Limits
+from assay.solver.service import SolverService
+from assay.solver.sources import Sources, sources_of
+from assay.solver.worker_reports import Place, SolverCallbacks
+
+TURN_S = 5
+"""Seconds that each member leaves the members before it to pay the crew's earnings out."""
+RECEIVED_S = 3_600
+"""Seconds for which what was received is kept beyond the last accusation, until its game is seen."""
+
+
+class CrewAccount(Market, Protocol):
+    """The market for a crew's account, as one of its members."""
+
+    @property
+    def invitation(self) -> Invitation: ...
+    @property
+    def place(self) -> int:
+        """The member's number."""
+        ...
+
+    @property
+    def court(self) -> Court: ...
+
+    def sign(self, transcript: Transcript) -> bytes:
+        """The member's signature of its steps."""
+        ...
+
+    def signer(self, transcript: Transcript, signature: bytes) -> Address | None:
+        """Who has signed a transcript; None if it is no signature."""
+        ...
+
+    def pay(self, intent: str) -> TxResult:
+        """Pays the crew's free balance to its members."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pay:
+    """Pay what the crew has earned to its members."""
+
+    job_id: JobId
+    amount: Wei
+    reason: str
+
+
+class CrewService(SolverService):
+    """One member's service. `crew`: its streams to the others."""
+
+    task: type[TrainCrew] = TrainCrew
+    """Its orders to train (a test has another)."""
+
+    def __init__(
+        self,
+        market: CrewAccount,
+        blocks: Blocks,
+        clock: Clock,
+        folder: Path,
+        limits: Limits,
+        resource_limits: ResourceLimits,
+        *,
+        crew: Crew,
+        **options: Unpack[Options],
+    ) -> None:
+        self._account, self._crew = market, crew
+        self.invitation, self.place = market.invitation, market.place
+        own = folder / "crew" / market.me
+        self._saved, self._received, self._signed = (
+            own / "saved",
+            own / "received",
+            SignedTasks(own / "signed"),
+        )
+        self._attempts: dict[Place, int] = {}
+        """Attempt of the claim for which a task's transcripts are signed."""
+        self._accusations = Accusations(self, market.court, self._signed, self._received)
+        self._earned: tuple[Wei, Seconds, int] | None = None
+        """What the crew has earned, since when and which block this node has seen it."""
+        super().__init__(market, blocks, clock, folder, limits, resource_limits, **options)
+
+    @property
+    def leads(self) -> bool:
+        """True for the leader."""
+        return self.place == LEADER
+
+    def books(self) -> CrewCallbacks:
+        return CrewCallbacks(self, self._progress)
+
+    # -- deciding
+
+    def decide(self) -> Sequence[Action]:
+        found = [action for action in super().decide() if self._is_ours(action)]
+        return [*self._accusations.due(), *found, *self._payment()]
+
+    def _is_ours(self, action: Action) -> bool:
+        if action.job_id != self.invitation.job_id:
+            return False
+        if self.leads:
+            return not isinstance(action, (policy.TakeShard, policy.TrainAhead))
+        return isinstance(action, (policy.Examine, policy.TrainSegment, upkeep.Wait))
+
+    def _payment(self) -> list[Action]:
+        """Pays once no claim of the crew is under way, the leader first."""
+        job_id, me = self.invitation.job_id, self.market.me
+        amount, now = self.market.free(me), self.clock.now()
+        moving = any(
+            view.claim.claimant == me and view.status.phase in CHALLENGEABLE
+            for view in self.market.claims(job_id)
+        )
+        if not amount or moving:
+            self._earned = None
+            return []
+        if self._earned is None or self._earned[0] != amount:
+            self._earned = amount, now, self.clock.block()
+        if now < self._earned[1] + TURN_S * self.place:
+            return []
+        return [Pay(job_id, amount, f"the crew has earned {show_amount(amount)}")]
+
+    def handlers(self) -> Mapping[type, Callable[..., Any]]:
+        accusing = self._accusations
+        return {
+            **super().handlers(),
+            Pay: self._pay,
+            Answer: accusing.answer,
+            Accuse: accusing.accuse,
+        }
+
+    # -- acting
+
+    async def _train(self, action: policy.TrainSegment | policy.TrainAhead) -> None:
+        """Trains a task with the others. Does nothing more once it is not owed any more."""
+        place = action.job_id, action.round, action.shard
+        sources, made_by = self._sources(place), self.pool.ended()
+        self._attempts[place] = attempt = self._attempt(place)
+        self._drop_received(place)
+        order = self.task(
+            self.spec(action.job_id),
+            subject(action),
+            action.round,
+            action.shard,
+            attempt,
+            self.invitation,
+            self._crew,
+            self._saved,
+            self._received,
+        )
+        try:
+            trained = await self.order(order, Priority.TRAINING)
+        except Cancelled:
+            return
+        self._signed.save(place, attempt, trained)
+        where = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
+        self.report.count("crew_tasks")
+        self.report.emit("crew-signed", **where, member=self.place, root=trained.roots[-1].hex())
+        if trained.draft is not None and sources == self._sources(place):
+            self.tasks.opened(place, trained.input_root, sources, len(trained.roots), made_by)
+            self.tasks.drafted(place, trained.input_root, trained.draft)
+
+    def _sources(self, place: Place) -> Sources:
+        job_id, round_, shard = place
+        return sources_of(self.market.job(job_id), Claims(self.market.claims(job_id)), round_, shard)
+
+    def _attempt(self, place: Place) -> int:
+        """Attempt of the next claim at a place (rule 4.3)."""
+        job_id, *at = place
+        claims = [view.claim for view in self.market.claims(job_id)]
+        before = [c.attempt for c in claims if c.kind == Kind.TASK and [c.round, c.shard] == at]
+        return max(before, default=-1) + 1
+
+    def _drop_received(self, due: Place) -> None:
+        """Deletes what was received in tasks of which nobody can be accused any more: of settled rounds, and
+        of claims that fell long ago."""
+        job, now = self.market.job(due[0]), self.clock.now()
+        last_s, settled = job.terms.challenge_window + RECEIVED_S, job.progress.settled_rounds
+        played = {game.game.claim_id for game in self._accusations.open.values()}
+        fallen = {
+            received_name(view.claim.round, view.claim.shard, view.claim.attempt): view
+            for view in self.market.claims(job.job_id)
+            if view.claim.kind == Kind.TASK and view.status.phase == Phase.CONVICTED
+        }
+        for path in self._received.iterdir() if self._received.exists() else ():
+            name, _, _ = path.name.rpartition("-")
+            over = int(name.partition("-")[0]) < settled
+            if (view := fallen.get(name)) is not None:
+                over = now > view.status.since + last_s and view.claim_id not in played
+            if over:
+                shutil.rmtree(path, ignore_errors=True)
+
+    async def _commit_task(self, action: policy.CommitTask) -> None:
+        place = action.job_id, action.round, action.shard
+        if self._attempts.get(place) != self._attempt(place):
+            self.tasks.lost(place)
+            raise Retry(
+                "the task's place was claimed meanwhile, so its transcripts are of another attempt; nothing"
+                " was committed",
+                hint="the members sign again",
+            )
+        await super()._commit_task(action)
+
+    async def _pay(self, action: Pay) -> None:
+        if self._earned is not None:
+            key = intent("crew-pay", self.market.me, self._earned[2], action.amount)
+            await self.actions.send(partial(self._account.pay, key))
+            self.report.emit("crew-paid", job=action.job_id.hex(), amount=action.amount)
+
+    def _distrust(self) -> None:
+        super()._distrust()
+        shutil.rmtree(self._saved, ignore_errors=True)
+
+    # -- what workers ask
+
+    def transcripts(
+        self, place: Place, member: int, roots: Sequence[bytes], attempt: int
+    ) -> list[Transcript]:
+        """A member's transcripts of a task's segments."""
+        job_id, round_, shard = place
+        loop = self.market.job(job_id).terms.main.of(shard)
+        first, steps = round_ * loop.steps, loop.segment_steps
+        return [
+            Transcript(self.market.me, member, round_, attempt, first + i * steps, steps, root)
+            for i, root in enumerate(roots)
+        ]
+
+    def sign(self, place: Place, roots: Sequence[bytes]) -> list[bytes]:
+        """Signs this member's transcripts of a task. Raises Cancelled if it is not owed any more."""
+        if not self.is_wanted(place):
+            raise Cancelled("the crew's task is not owed any more", hint="nothing was signed")
+        own = self.transcripts(place, self.place, roots, self._attempts[place])
+        return [self._account.sign(transcript) for transcript in own]
+
+    def signs(self, place: Place, member: int, roots: Sequence[bytes], given: Sequence[bytes]) -> bool:
+        """True if these are a member's signatures of its transcripts."""
+        told = self.transcripts(place, member, roots, self._attempts[place])
+        account = self.invitation.members[member].account
+        if len(given) != len(told):
+            return False
+        return all(self._account.signer(*pair) == account for pair in zip(told, given, strict=True))
+
+    def is_wanted(self, place: Place) -> bool:
+        """True while a task is to be trained. Thread-safe."""
+        return intent(policy.TrainSegment.__name__, *place) in self.wanted
+
+
+class CrewCallbacks(SolverCallbacks):
+    """Also answers what a crew's task asks of its node."""
+
+    def __init__(self, node: CrewService, progress: Any) -> None:
+        super().__init__(node, progress)
+        self._member = node
+
+    def wanted(self, job_id: JobId, round_: int, shard: int) -> bool:
+        """See `CrewService.is_wanted`."""
+        return self._member.is_wanted((job_id, round_, shard))
+
+    def signed(self, job_id: JobId, round_: int, shard: int, roots: Sequence[bytes]) -> list[bytes]:
+        """See `CrewService.sign`."""
+        return self._member.sign((job_id, round_, shard), roots)
+
+    def signs(
+        self,
+        job_id: JobId,
+        round_: int,
+        shard: int,
+        member: int,
+        roots: Sequence[bytes],
+        given: Sequence[bytes],
+    ) -> bool:
+        """See `CrewService.signs`."""
+        return self._member.signs((job_id, round_, shard), member, roots, given)
+
+
+def of_whole(limits: ResourceLimits, members: int) -> ResourceLimits:
+    """A member's limits for the whole program, of which it runs a stage."""
+    step, state = members * limits.step_bytes, members * limits.state_bytes
+    return replace(limits, step_bytes=step, state_bytes=state)
+
+
+def require_one_loop(loops: int) -> None:
+    """Raises Stop for a job whose task has several loops: a crew trains one."""
+    if loops > 1:
+        raise Stop(
+            "this job's tasks have loops before or after the training loop, which no crew trains; nothing was"
+            " started",
+            hint="take a shard of it with one machine (`assay solver run`)",
+            code="several-loops",
+        )

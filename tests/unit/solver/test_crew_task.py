@@ -1,0 +1,208 @@
+"""A crew's task: what the leader publishes, who is found to have lied, and what a member can defend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from assay.blocks.blockstore import BlockStore
+from assay.compute.member import Segment
+from assay.compute.orders import WorkerConfig, WorkerContext
+from assay.compute.peers import Blame
+from assay.node.checkpoints import Checkpoint
+from assay.node.slot_index import MAX_INDEX_BYTES, decode_index, state_root_of
+from assay.program.execute import Executor, StepContext
+from assay.program.record_excerpt import steps_of
+from assay.program.stages import Plan, cut
+from assay.program.state import begin_roots, state_root
+from assay.protocol import trees
+from assay.protocol.types import JobId
+from assay.solver.crew_dispute import Received, lie_in, rebuilt
+from assay.solver.crew_orders import Lie
+from assay.solver.crew_task import SIGNATURE, CrewTask
+from assay.training import models
+from assay.training.job import JobArtifacts
+from assay.training.optimisers import AdamW
+from tests.fakes.crews import crew_of
+from tests.fakes.lying_crew import LIE, LyingSender, LyingTask
+from tests.unit.training.steps import SEED, built, corpus
+
+CONTEXT, STEPS, SEGMENT, SHARD = 8, 8, 4, 0
+REFERENCE = WorkerConfig(executor="reference")
+
+
+@dataclass
+class Books:
+    """A node that signs with its number, and believes everybody, or not."""
+
+    member: int
+    distrusts: int | None = None
+    leaves: Sequence[Checkpoint] = ()
+
+    def wanted(self, *place: Any) -> bool:
+        return True
+
+    def signed(self, *place: Any) -> list[bytes]:
+        return [bytes([self.member]) * SIGNATURE for _ in place[-1]]
+
+    def signs(self, *place: Any) -> bool:
+        member, roots, given = place[3:]
+        assert given == [bytes([member]) * SIGNATURE for _ in roots]
+        return bool(member != self.distrusts)
+
+    def stored(self, *place: Any) -> None:
+        self.leaves = place[-1]
+
+
+@dataclass
+class Crew:
+    """Three members who have trained a task, each in a thread."""
+
+    job: JobArtifacts
+    plan: Plan
+    tasks: list[CrewTask]
+    outcomes: list[Segment | Blame]
+
+    @property
+    def now(self) -> StepContext:
+        return StepContext(self.job.records, SEED, SHARD, 0)
+
+    def lie(self) -> Lie | None:
+        """Whom the leader finds."""
+        received = self.tasks[0].received
+        return lie_in(received, self.plan, self.said(), self.now, WorkerContext(REFERENCE))
+
+    def said(self) -> list[list[bytes]]:
+        (segment, *_) = self.outcomes
+        assert isinstance(segment, Segment)
+        return [list(each) for said in segment.said for each in zip(*said, strict=True)]
+
+
+def trained(
+    job: JobArtifacts,
+    folder: Path,
+    liar: int | None = None,
+    lies: type[CrewTask] = LyingTask,
+    distrusts: int | None = None,
+) -> Crew:
+    plan, roots = cut(job.inner, 3), begin_roots(job.genesis)()
+    steps = steps_of(job.inner, StepContext(job.records, SEED, SHARD, 0), STEPS)
+    tasks, patience_s = [], 60.0 if distrusts is None else 3.0
+    for crew, stage in zip(crew_of(folder, 3, patience_s), plan.stages, strict=True):
+        own = folder / str(crew.member)
+        kind = lies if crew.member == liar else CrewTask
+        task = kind(
+            plan,
+            crew,
+            [job.genesis[slot] for slot in stage.slots],
+            roots,
+            steps,
+            SEGMENT,
+            own / "saved",
+            SEGMENT,
+            place=(JobId(bytes(32)), 0, SHARD),
+            books=Books(crew.member, distrusts if crew.member == 0 else None),
+            blocks=BlockStore(own / "store"),
+            received=Received(own / "received"),
+        )
+        for number in range(3) if crew.member == 0 else (crew.member,):
+            task.received.begin(number, [job.genesis[slot] for slot in plan.stages[number].slots])
+        tasks.append(task)
+
+    def run(task: CrewTask) -> Segment | Blame:
+        try:
+            return task.run(WorkerContext(REFERENCE))
+        except Blame as blame:
+            return blame
+
+    with ThreadPoolExecutor(3) as threads:
+        return Crew(job, plan, tasks, list(threads.map(run, tasks)))
+
+
+@pytest.fixture(scope="module")
+def job() -> JobArtifacts:
+    model = models.build(models.GptConfig(n_layer=3, n_head=2, d_model=16, context=CONTEXT), 1)
+    return built(model, AdamW(0.01), corpus(CONTEXT))
+
+
+@pytest.fixture(scope="module")
+def honest(job: JobArtifacts, tmp_path_factory: pytest.TempPathFactory) -> Crew:
+    return trained(job, tmp_path_factory.mktemp("honest"))
+
+
+def right(job: JobArtifacts) -> tuple[bytes, ...]:
+    """Roots of the states at the segments' ends, by one process."""
+    state, executor, ends = list(job.genesis), Executor(job.inner), []
+    for step in range(STEPS):
+        state = executor.step(state, StepContext(job.records, SEED, SHARD, step))
+        ends.append(state_root(state))
+    return tuple(ends[SEGMENT - 1 :: SEGMENT])
+
+
+def test_the_leader_has_every_byte_and_every_signature(honest: Crew) -> None:
+    leader = honest.tasks[0]
+    start, *leaves = leader.books.leaves
+    assert start == Checkpoint("", trees.root(begin_roots(honest.job.genesis)()))
+    assert tuple(leaf.root for leaf in leaves) == right(honest.job)
+    for leaf in leaves:
+        slots = decode_index(leader.blocks.read_file(leaf.cid, MAX_INDEX_BYTES), honest.job.inner.slots)
+        assert state_root_of(slots) == leaf.root
+        for slot, node in zip(slots, honest.job.inner.state, strict=True):
+            assert len(leader.blocks.read_file(slot.cid, slot.file_bytes(node))) == slot.file_bytes(node)
+    for task in honest.tasks:
+        assert task.signatures == [(bytes([i]) * SIGNATURE,) * (STEPS // SEGMENT) for i in range(3)]
+
+
+def test_nobody_is_accused_of_what_is_right(honest: Crew) -> None:
+    assert honest.lie() is None
+
+
+def test_the_leader_can_show_each_state_that_anybody_has_signed(honest: Crew) -> None:
+    said, received = honest.said(), honest.tasks[0].received
+    for member in range(3):
+        state = rebuilt(received, honest.plan, member, honest.now, 5, WorkerContext(REFERENCE))
+        assert state_root(state) == said[5][member][:32]
+
+
+def test_every_member_can_show_each_state_that_it_has_signed(honest: Crew) -> None:
+    said = honest.said()
+    for task in honest.tasks:
+        member = task.crew.member
+        for step in (0, 3, STEPS - 1):
+            context = WorkerContext(REFERENCE)
+            state = rebuilt(task.received, honest.plan, member, honest.now, step, context)
+            assert state_root(state) == said[step][member][:32]
+
+
+def test_what_was_received_does_not_change_once_it_is_signed(honest: Crew) -> None:
+    """Else a leader could take a member's defence by a second run, in which it sends other tensors."""
+    received = honest.tasks[1].received
+    assert received.signed
+    before = received.load(2)
+    other: dict[int, Tensor] = {node: x.clone() for node, x in before.items()}
+    assert received.save(2, other) is None
+    node = next(iter(other))
+    other[node].view(torch.uint8).view(-1)[0] ^= 1
+    assert received.save(2, other) == node
+    assert all(torch.equal(x, before[n]) for n, x in received.load(2).items())
+
+
+@pytest.mark.parametrize("lies", [LyingTask, LyingSender], ids=["in its state", "in what it sends"])
+@pytest.mark.parametrize("liar", [0, 1, 2])
+def test_who_flips_a_bit_is_found(job: JobArtifacts, tmp_path: Path, liar: int, lies: type[CrewTask]) -> None:
+    crew = trained(job, tmp_path, liar, lies)
+    (segment, *_) = crew.outcomes
+    assert isinstance(segment, Segment) and segment.roots != right(job), "the lie is in the claim"
+    assert crew.lie() == (liar, LIE.step)
+
+
+def test_a_member_that_does_not_sign_is_blamed(job: JobArtifacts, tmp_path: Path) -> None:
+    outcome = trained(job, tmp_path, distrusts=2).outcomes[0]
+    assert isinstance(outcome, Blame) and outcome.member == 2 and "did not sign" in outcome.message
