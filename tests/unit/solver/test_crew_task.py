@@ -16,6 +16,7 @@ from assay.blocks.blockstore import BlockStore
 from assay.compute.member import Segment
 from assay.compute.orders import WorkerConfig, WorkerContext
 from assay.compute.peers import Blame
+from assay.dispute.replay import Replay
 from assay.node.checkpoints import Checkpoint
 from assay.node.slot_index import MAX_INDEX_BYTES, decode_index, state_root_of
 from assay.program.execute import Executor, StepContext
@@ -179,6 +180,9 @@ def test_every_member_can_show_each_state_that_it_has_signed(honest: Crew) -> No
             context = WorkerContext(REFERENCE)
             state = rebuilt(task.received, honest.plan, member, honest.now, step, context)
             assert state_root(state) == said[step][member][:32]
+            program = honest.plan.stages[member].program
+            replay = Replay(program, state, honest.job.records, SEED, SHARD, step)
+            assert replay.root(1) == said[step][member][32:], "with this it plays, and wins"
 
 
 def test_what_was_received_does_not_change_once_it_is_signed(honest: Crew) -> None:
