@@ -231,7 +231,7 @@ class CrewService(SolverService):
         await super()._commit_task(action)
 
     async def _pay(self, action: Pay) -> None:
-        if self._earned is not None:
+        if self._earned is not None and self.market.free(self.market.me):  # else another has paid it
             key = intent("crew-pay", self.market.me, self._earned[2], action.amount)
             await self.actions.send(partial(self._account.pay, key))
             self.report.emit("crew-paid", job=action.job_id.hex(), amount=action.amount)

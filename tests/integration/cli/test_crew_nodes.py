@@ -177,14 +177,19 @@ def test_a_crew_trains_a_round_though_one_is_killed_and_is_paid_by_shares(crew: 
         crew.ok("devnet", "warp", "65s")
         return bool(crew.events("alice", "closed"))
 
+    def members() -> list[dict[str, Any]]:
+        return list(crew.ok("crew", "status", str(crew.invitation))["members"])
+
     waited(over, "the job's end", 120)
-    paid = [int(event["amount"]) for name in NAMES for event in crew.events(name, "crew-paid")]
+    waited(lambda: not any(int(member["owed"]) for member in members()), "the last payment", 60)
     earned = [now - was for now, was in zip(crew.free(), before, strict=True)]
-    assert sum(paid) == sum(earned) > 0
-    assert earned[1:] == [sum(amount * share // 100 for amount in paid) for share in SHARES[1:]]
-    status = crew.ok("crew", "status", str(crew.invitation))
-    assert [int(member["owed"]) for member in status["members"]] == [0, 0, 0]
-    assert status["lost"] == "0"
+
+    def paid() -> set[int]:
+        return {int(event["amount"]) for name in NAMES for event in crew.events(name, "crew-paid")}
+
+    waited(lambda: sum(paid()) == sum(earned) > 0, "the event of each payment", 30)
+    assert earned[1:] == [sum(amount * share // 100 for amount in paid()) for share in SHARES[1:]]
+    assert crew.ok("crew", "status", str(crew.invitation))["lost"] == "0"
 
 
 @pytest.mark.long
