@@ -374,6 +374,9 @@ def step(task: Task) -> None:
         task.end(RIGHT if equal else WRONG, "; ".join(told))
     steps |= gpu.native_steps(task.device, task.size, model.to(task.device), made)
     task.put(**gpu.step_times(steps, task.device, task.turns), replayed=form is not None and form.replays)
+    if form is not None and form.replays:
+        again = state_root(form.step(made.genesis, made.context)).hex()
+        equal, told = equal and again == task.found["root"], [*told, "replayed"]
     times = task.found["step_ms"]
     against = [
         f"{times[gpu.ORDER_FREE] / ms:.2f} x {name} ({ms:.1f})"

@@ -155,8 +155,8 @@ def show_earnings(app: App, address: Address, role: str, job: str | None, limit:
     if found.gaps:
         gaps = ", ".join(f"{pot} by {show_amount(gap)}" for pot, gap in found.gaps.items())
         raise Stop(
-            f"the events do not add up to what the contracts hold: {gaps}; no earnings are shown, and no"
-            " tokens have moved",
+            f"the events do not add up to what the contracts hold: {gaps}; the figures shown may be wrong by"
+            " that, and this command has sent nothing",
             hint="this is a bug; keep the home folder and report it",
             code="bug",
         )

@@ -212,7 +212,7 @@ def replay_for(state_provider: StateProvider, game: Game) -> Replay:
         raise Retry(
             f"the state at the start of segment {segment} is unavailable ({start}), so the segment was not"
             " replayed",
-            hint="the node tries again by itself",
+            hint="a node tries again by itself; repeat a command before the deadline",
         )
     with suppress(PinSpaceExceeded):  # it is played all the same
         state_provider.pin(view, segment, start.state)

@@ -114,7 +114,7 @@ class StateProvider:
             raise SourceMissing(
                 f"{_named(kind, round_, shard)} has no standing claim, so what builds on it cannot be"
                 " computed",
-                hint="wait: the node tries again by itself",
+                hint="a node tries again by itself; repeat a command before the deadline",
             )
         return view
 
@@ -149,7 +149,7 @@ class StateProvider:
                 raise SourceMissing(
                     f"round {round_} cannot be closed: {present} of its tasks are accepted, and it needs"
                     f" {terms.min_shards}",
-                    hint="wait: the node tries again by itself",
+                    hint="a node tries again by itself; repeat a command before the deadline",
                 )
         return [source_of(terms, kind, round_, shard, slot, stands) for slot in range(terms.slots_of(kind))]
 
@@ -414,7 +414,7 @@ class StateProvider:
         if not isinstance(start, Known):
             raise SourceMissing(
                 f"the state at the start of segment {segment} is unavailable: {start}",
-                hint="wait: the node tries again by itself",
+                hint="a node tries again by itself; repeat a command before the deadline",
             )
         self.pin(view, segment, start.state)
 

@@ -63,7 +63,9 @@ def hand_over(
     app = app_of(context)
     if (to is None) != renounce:
         raise Stop(
-            "the next pauser is missing; nothing was sent",
+            "the next pauser is missing; nothing was sent"
+            if to is None
+            else "--renounce leaves no next pauser, and one is named; nothing was sent",
             hint="name an account, or give the power up for good with --renounce",
             code="usage",
         )
