@@ -60,7 +60,7 @@ def parse_amount(text: str) -> Wei:
         )
     if value.adjusted() > 37:
         raise Stop(
-            f"{text!r} is too much: amounts stay below 10^38 of the smallest unit, which the contracts can hold",
+            f"{text!r} is too much: an amount is below 10^38 of the smallest unit",
             hint="give a smaller amount",
             code="bad-amount",
         )
