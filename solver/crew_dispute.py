@@ -233,7 +233,10 @@ def _replay(order: CrewMove, job: OpenJob, context: WorkerContext) -> Replay:
     game, claim, now = order.view.game, order.claim, _first(job, order.claim)
     name = received_name(claim.round, claim.shard, claim.attempt)
     for path in sorted(order.received.glob(f"{name}-*")):
-        state = rebuilt(Received(path), plan, game.segment, now, game.step, context)
+        try:
+            state = rebuilt(Received(path), plan, game.segment, now, game.step, context)
+        except Retry:  # of another run, which ended before
+            continue
         if state_root(state) == game.in_root:
             program = plan.stages[game.segment].program
             return Replay(program, state, now.dataset, now.seed, claim.shard, game.step)

@@ -135,6 +135,7 @@ class TrainStage(Order[Segment]):
         try:
             progress = self._start() if lines.first == self.steps.first else saved.load(lines.first)
             assert progress is not None, "it was read before this member said that it has it"
+            saved.drop_after(lines.first)
             log.info("all members begin with step %d", progress.step)
             self._train(worker, executor, lines, progress, saved, done)
             self._finish(lines, progress)

@@ -104,6 +104,13 @@ class SavedProgress:
             return None
         return found
 
+    def drop_after(self, step: int) -> None:
+        """Deletes progress beyond a step with which all have begun: what is computed now leads elsewhere."""
+        for later in [each for each in self._steps if each > step]:
+            self._steps.remove(later)
+            for path in self._paths(later):
+                path.unlink(missing_ok=True)
+
     def save(self, progress: Progress, member: int) -> None:
         """Saves a progress durably, and deletes all but the latest ones."""
         if self._folder is None:

@@ -18,7 +18,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +37,10 @@ _HEADER = struct.Struct(">QIBI")
 _HELLO = struct.Struct(">32s3Q")
 Steps = tuple[int, ...]
 _HANDSHAKE_S = 5.0
-"""Timeout in seconds of a handshake; the next connection waits meanwhile."""
+"""Timeout in seconds of a handshake."""
+_GREETED = 64
+"""Maximum number of handshakes under way; the oldest ends for another one."""
+_AGAIN_S = 0.1
 QUEUED = 4
 """Frames to one member that may be unsent while this member computes on."""
 _CONNECT_S = 0.1
@@ -311,6 +314,8 @@ class _Meeting:
         self._lock = threading.Lock()
         self._dialled: dict[int, ssl.SSLSocket] = {}
         self._accepted: dict[int, _Caller] = {}
+        self._greeted: deque[ssl.SSLSocket] = deque()
+        """Connections in their handshake, oldest first."""
         self._told = self._outdated = self._over = False
         self._differs: dict[int, tuple[int, str]] = {}
         """By member, how often another has heard other steps of it, and the last words; the latest last."""
@@ -454,7 +459,10 @@ class _Meeting:
 
     def accept(self, listener: socket.socket) -> None:
         """Accepts connections of members with the steps that they can begin with, and refuses strangers,
-        until the listener is closed. A member that connects again has ended its first connection."""
+        until the listener is closed. A member that connects again has ended its first connection.
+
+        Each has a thread, so that one that says nothing holds nobody up.
+        """
         peers = self._crew.peers
         known = {peer.known_as: i for i, peer in enumerate(peers) if i != self._crew.member}
         context = _context(ssl.PROTOCOL_TLS_SERVER, self._crew, [peer.certificate for peer in peers])
@@ -462,25 +470,45 @@ class _Meeting:
         while True:
             try:
                 raw, address = listener.accept()
-            except OSError:  # the listener was closed
-                return
+            except OSError:
+                if listener.fileno() < 0:
+                    return
+                time.sleep(_AGAIN_S)
+                continue
             raw.settimeout(_HANDSHAKE_S)
-            line = context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
             try:
-                line.do_handshake()
-                member = known.get(line.getpeercert(binary_form=True) or b"")
-                theirs, *steps = _HELLO.unpack(read_exactly(line, _HELLO.size))
-            except ssl.SSLCertVerificationError as error:
-                self._refuse(line, f"a connection from {address[0]} was refused: {error.verify_message}")
-            except ssl.SSLError as error:
-                self._refuse(line, f"a connection from {address[0]} ended in its handshake: {error.reason}")
-            except (OSError, EOFError):
-                line.close()
+                line = context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+            except OSError:  # it was reset
+                raw.close()
+                continue
+            with self._lock:
+                self._greeted.append(line)
+                oldest = self._greeted.popleft() if len(self._greeted) > _GREETED else None
+            if oldest is not None:
+                with suppress(OSError):
+                    socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # its own thread closes it
+            threading.Thread(target=self._greet, args=(line, address[0], known), daemon=True).start()
+
+    def _greet(self, line: ssl.SSLSocket, address: str, known: Mapping[bytes, int]) -> None:
+        """Admits or refuses a connection."""
+        try:
+            line.do_handshake()
+            member = known.get(line.getpeercert(binary_form=True) or b"")
+            theirs, *steps = _HELLO.unpack(read_exactly(line, _HELLO.size))
+        except ssl.SSLCertVerificationError as error:
+            self._refuse(line, f"a connection from {address} was refused: {error.verify_message}")
+        except ssl.SSLError as error:
+            self._refuse(line, f"a connection from {address} ended in its handshake: {error.reason}")
+        except (OSError, EOFError):
+            line.close()
+        else:
+            if member is None or theirs != self._run:
+                self._refuse(line, f"a connection of member {member} was refused: another run")
             else:
-                if member is None or theirs != self._run:
-                    self._refuse(line, f"a connection of member {member} was refused: another run")
-                else:
-                    self._admit(member, _Caller(line, tuple(steps), bytearray()))
+                self._admit(member, _Caller(line, tuple(steps), bytearray()))
+        finally:
+            with self._lock, suppress(ValueError):
+                self._greeted.remove(line)
 
     def _refuse(self, line: ssl.SSLSocket, why: str) -> None:
         if why not in self._refused:
@@ -522,7 +550,7 @@ def _read_some(line: ssl.SSLSocket, into: bytearray, most: int) -> None:
 def _listening(crew: Crew) -> socket.socket:
     own = crew.peers[crew.member]
     try:
-        return socket.create_server((own.host, own.port), backlog=len(crew.peers))
+        return socket.create_server((own.host, own.port), backlog=_GREETED)
     except OSError as error:
         raise Ask(
             f"this member cannot listen at {own.host}:{own.port}, so nothing was computed ({error})",

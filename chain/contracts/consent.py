@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
 SIGNATURE_BYTES = 65
+_HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 Types = dict[str, list[dict[str, str]]]
 
 
@@ -64,6 +65,8 @@ def _signer(message: SignableMessage, signature: bytes) -> Address:
 
     if len(signature) != SIGNATURE_BYTES:
         raise ValueError(f"{len(signature)} bytes; a signature has {SIGNATURE_BYTES}")
+    if signature[64] not in (27, 28) or int.from_bytes(signature[32:64], "big") > _HALF_ORDER:
+        raise ValueError("the contracts take no such form of a signature")
     try:
         return Address(Account.recover_message(message, signature=signature))
     except BadSignature as error:
