@@ -12,6 +12,8 @@ Source: docs/decisions/0013-accelerators.md.
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -32,6 +34,7 @@ from assay.numerics.verdicts import Verdict, compared, loaded, refused
 log = logging.getLogger(__name__)
 
 _SOURCE = Path(__file__).with_name("triton_kernel.py")
+_HOPPER_SOURCE = Path(__file__).with_name("gluon_kernel.py")
 _BYTES = 16
 """Rows of parts are padded to a multiple of this many bytes: a GPU loads that many at once."""
 _GROUP = 8
@@ -72,6 +75,13 @@ _BLACKWELL = (3, 8)
 """First Triton version that multiplies int8 from shared memory on capability 10."""
 
 
+HOPPER = Tile(128, 128, 128, 4, 3, 0.6)
+"""Tiling of ``gluon_kernel.py``, taken before those of `TILES` where Triton has Gluon, on capability 9.0."""
+_SECONDS = 300.0
+"""Time for that kernel's comparison, which a process of its own makes: partitions that wait for each other
+would never end."""
+
+
 def tile_for(m: int, n: int, batches: int, *, tiles: Sequence[Tile], processors: int) -> Tile:
     """The tile with the least expected time on this many multiprocessors."""
 
@@ -93,30 +103,50 @@ def parts(q: Tensor) -> Parts:
 
 
 class Kernel:
-    """``triton_kernel.py``, loaded."""
+    """``triton_kernel.py``, loaded, and ``gluon_kernel.py`` where Triton has Gluon."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, hopper: ModuleType | None = None) -> None:
         self._product = module.product
+        self.hopper = hopper
         self.faults: tuple[type[Exception], ...] = module.FAULTS
 
-    def product(self, a: Parts, ea: Tensor, b: Parts, eb: Tensor, tile: Tile) -> Tensor:
+    def product(self, a: Parts, ea: Tensor, b: Parts, eb: Tensor, tile: Tile, programs: int = 0) -> Tensor:
         """f32[b..., M, N] from parts of [b..., M, K] and [b..., N, K] and exponents i32 of their rows (A32).
-        Raises what Triton raises."""
+        `HOPPER` takes at most so many programs, or one for each multiprocessor. Raises what Triton raises."""
         *batch, m, k = a[0].shape
         n = b[0].shape[-2]
         out = torch.empty((*batch, m, n), dtype=torch.float32, device=ea.device)
-        grid = (-(-m // tile.m) * -(-n // tile.n), out.numel() // (m * n))
-        given = [x.contiguous() for x in (*a, *b, ea, eb)]
-        cut = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": _GROUP}
-        options = {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": False}
+        tiles, batches = -(-m // tile.m) * -(-n // tile.n), out.numel() // (m * n)
+        a, b, ea, eb = (
+            [x.contiguous() for x in a],
+            [x.contiguous() for x in b],
+            ea.contiguous(),
+            eb.contiguous(),
+        )
         with torch.cuda.device_of(out):
-            self._product[grid](*given, out, m, n, k, **cut, **options)
+            if tile == HOPPER:
+                assert self.hopper is not None
+                grid = (min(tiles * batches, programs or _device(ea.device)[1]),)
+                given = [*self.hopper.described(a, tile.m, tile.k), *self.hopper.described(b, tile.n, tile.k)]
+                cut = {"STAGES": tile.stages, "GROUP": _GROUP, "num_warps": tile.warps}
+                self.hopper.product[grid](
+                    *given, ea, eb, out, m, n, k, batches, **cut, enable_fp_fusion=False
+                )
+            else:
+                cut = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": _GROUP}
+                cut |= {"num_warps": tile.warps, "num_stages": tile.stages}
+                run = self._product[(tiles, batches)]
+                run(*a, *b, ea, eb, out, m, n, k, **cut, enable_fp_fusion=False)
         return out
 
 
 def build(source: Path) -> Kernel:
-    """Loads a kernel; Triton compiles it later for each tile. Raises Unusable."""
-    return Kernel(loaded(source))
+    """Loads the kernels; Triton compiles them later for each tile. Raises Unusable."""
+    module = loaded(source)
+    try:
+        return Kernel(module, loaded(_HOPPER_SOURCE))
+    except (Unusable, AttributeError):  # a Triton whose Gluon has other names
+        return Kernel(module)
 
 
 def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_FAN_IN) -> None:
@@ -129,11 +159,23 @@ def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_F
                 [part.to(device) for part in parts(contraction.quantise(z, e))] for z, e in ((x, ex), (y, ey))
             )
             try:
-                made = kernel.product(a, ex.to(device), b, ey.to(device), tile).cpu()
+                made = kernel.product(a, ex.to(device), b, ey.to(device), tile, programs=3).cpu()
             except kernel.faults as error:
                 raise refused(error) from error
             if not same(wanted(x, ex, y, ey), made):
                 raise Unusable(f"the kernel gives other products of {length} numbers on {device}")
+
+
+def check_apart(device: torch.device) -> None:
+    """`check` of `HOPPER` by another process, which is ended after `_SECONDS`. Raises Unusable."""
+    command = [sys.executable, "-W", "ignore", "-m", __name__, str(device)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Unusable(f"the kernel did not end within {_SECONDS:g} s") from error
+    if done.returncode:
+        said = done.stderr.strip().splitlines()[-1:] or [f"its comparison ended with {done.returncode}"]
+        raise Unusable(said[0])
 
 
 def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor) -> Tensor | None:
@@ -149,6 +191,8 @@ def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor) -> Tensor | None:
     if kernel is None:
         return None
     tiles, processors = _device(ea.device)
+    if HOPPER in tiles and not trusted(kernel, HOPPER, ea.device):
+        tiles = tiles[1:]
     tile = tile_for(m, n, ea.numel() // m, tiles=tiles, processors=processors)
     return kernel.product(a, ea, b, eb, tile) if trusted(kernel, tile, ea.device) else None
 
@@ -182,12 +226,23 @@ def _device(device: torch.device) -> tuple[tuple[Tile, ...], int]:
         said = f"Triton {_triton()} multiplies int8 as on capability 8; from 3.8 on it does not"
         slow_paths.note(log, f"products take longer on {device}: {said} (a newer PyTorch brings it)")
         tiles = TILES[0]
+    kernel = load()
+    if (found.major, found.minor) == (9, 0) and kernel is not None:
+        if kernel.hopper is None:
+            said = f"Triton {_triton()} has no Gluon, or one with other names"
+            slow_paths.note(log, f"products take longer, by the kernel for other GPUs, on {device}: {said}")
+        else:
+            tiles = (HOPPER, *tiles)
     return tiles, found.multi_processor_count
 
 
 @cache
 def trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
     """True if this tiling was compared with the definition, by this or an earlier process, and was right."""
+    if tile == HOPPER:
+        verdict = Verdict([*versions(device), tile], [_HOPPER_SOURCE, _SOURCE, Path(__file__)])
+        without = f"products take longer, by the kernel for other GPUs, on {device}"
+        return compared(verdict, partial(check_apart, device), without)
     verdict = Verdict([*versions(device), tile], [_SOURCE, Path(__file__)])
     without = f"products take longer, by cuBLAS, on {device}"
     return compared(verdict, partial(check, kernel, tile, device), without)
@@ -195,3 +250,15 @@ def trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
 
 load = Shared(lambda: build(_SOURCE), "products take longer, by cuBLAS,")
 """The kernel, or None if unavailable."""
+
+
+def main() -> None:
+    """Compares `HOPPER` on a device, for `check_apart`; says on stderr what is wrong."""
+    try:
+        check(build(_SOURCE), HOPPER, torch.device(sys.argv[1]))
+    except Unusable as reason:
+        sys.exit(str(reason))
+
+
+if __name__ == "__main__":
+    main()

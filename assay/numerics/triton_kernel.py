@@ -4,8 +4,8 @@ Contract: out[b, m, n] = RN32(S * 2^(ea + eb - 26)) with S = 2^14 * HH + 2^7 * (
 A51, whose sums stay in registers; NaN where an exponent is poisoned. K is 4096 at most. Every operation is on
 integers that their type holds, or on f32 numbers that hold their exact results, until the one rounding:
 contracting a multiplication and an addition changes nothing, and nothing is binary64. Only
-``numerics.product_triton`` loads this file, since it needs Triton. Not guaranteed: anything for parts that
-A51 does not make.
+``numerics.product_triton`` and ``gluon_kernel.py`` load this file, since it needs Triton. Not guaranteed:
+anything for parts that A51 does not make.
 """
 
 from __future__ import annotations
@@ -64,6 +64,17 @@ def rounded(high, cross, low, ea, eb):
     return value
 
 
+@triton.jit
+def finished(high, cross, low, ea, eb):
+    """`rounded` for any exponents, NaN where one is poisoned."""
+    ea = tl.minimum(tl.maximum(ea, -125), 129)
+    eb = tl.minimum(tl.maximum(eb, -125), 129)
+    poisoned = (ea == 129)[:, None] | (eb == 129)[None, :]
+    ea = tl.where(ea == 129, 0, ea)
+    eb = tl.where(eb == 129, 0, eb)
+    return tl.where(poisoned, float("nan"), rounded(high, cross, low, ea, eb))
+
+
 @triton.jit(do_not_specialize=["M"])
 def product(
     a_high,
@@ -117,11 +128,5 @@ def product(
 
     ea = tl.load(a_exponents + batch * M + m, m < M, other=0)
     eb = tl.load(b_exponents + batch * N + n, n < N, other=0)
-    ea = tl.minimum(tl.maximum(ea, -125), 129)
-    eb = tl.minimum(tl.maximum(eb, -125), 129)
-    poisoned = (ea == 129)[:, None] | (eb == 129)[None, :]
-    ea = tl.where(ea == 129, 0, ea)
-    eb = tl.where(eb == 129, 0, eb)
-    value = rounded(high, cross, low, ea, eb)
-    value = tl.where(poisoned, float("nan"), value)
+    value = finished(high, cross, low, ea, eb)
     tl.store(out + batch * M * N + (m[:, None] * N + n[None, :]), value, (m < M)[:, None] & (n < N)[None, :])

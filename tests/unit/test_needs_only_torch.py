@@ -25,7 +25,8 @@ count = 0
 for package in packages:
     room = f"assay.{package}"
     for found in pkgutil.walk_packages(importlib.import_module(room).__path__, room + "."):
-        if not found.name.endswith(("triton_kernel", "operand_kernel", "attention_kernel")):  # for a GPU
+        # Four files are for a GPU.
+        if not found.name.endswith(("triton_kernel", "gluon_kernel", "operand_kernel", "attention_kernel")):
             importlib.import_module(found.name)
         count += 1
 print(count)

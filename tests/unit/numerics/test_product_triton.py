@@ -19,12 +19,13 @@ from torch import Tensor
 from assay.numerics import contraction, fast, native, product_triton, slow_paths
 from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.native import Unusable
-from assay.numerics.product_triton import TILES, Kernel, Parts, Tile, tile_for
+from assay.numerics.product_triton import HOPPER, TILES, Kernel, Parts, Tile, tile_for
 from tests.unit.numerics.triton_cases import EVERY
 from tests.unit.planting import planted
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(product_triton.__file__).with_name("triton_kernel.py")
+HOPPER_SOURCE = SOURCE.with_name("gluon_kernel.py")
 interpreted_only = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="`make kernels` installs Triton and runs these"
 )
@@ -98,12 +99,11 @@ def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wro
     assert interpreted("found", source) != "right"
 
 
-def code(capability: int, tile: Tile) -> dict[str, Any]:
+def code(capability: int, tile: Tile, source: Path = SOURCE) -> dict[str, Any]:
     """What Triton and its assembler make of the kernel for a GPU that is not there."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.unit.numerics.triton_code", str(SOURCE)]
-    done = subprocess.run(
-        [*command, str(capability), str(EVERY.index(tile))], cwd=ROOT, capture_output=True, text=True
-    )
+    command = [sys.executable, "-W", "ignore", "-m", "tests.unit.numerics.triton_code", str(source)]
+    number = -1 if tile == HOPPER else EVERY.index(tile)
+    done = subprocess.run([*command, str(capability), str(number)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -134,6 +134,44 @@ def test_the_kernel_becomes_int8_instructions_without_f64_or_spills_among_them(
     assert made["shared"] <= {80: 163, 89: 99, 120: 99}.get(capability, 227) << 10
 
 
+@interpreted_only
+def test_the_kernel_for_hopper_keeps_the_products_of_a_step_under_way() -> None:
+    made = code(90, HOPPER, HOPPER_SOURCE)
+    products = {name: n for name, n in made["sass"].items() if "GMMA" in name}
+    assert products == {"IGMMA.64x128x32.S8.S8": 32}, "four products of four instructions, in two partitions"
+    assert made["sass"]["UTMALDG.2D"] == 4 and made["sass"]["WARPGROUP.DEPBAR.LE"] == 4
+    assert made["turns"] == [True, True], "each consumer tells the barrier of the stage before"
+    assert not re.search(r"f64|\.ftz|\.approx|fma", " ".join(made["ptx"]))
+    assert made["shared"] <= 227 << 10
+
+
+@interpreted_only
+def test_registers_that_partitions_ask_for_are_there() -> None:
+    """A warpgroup that asks for more than the others gave back would wait for ever."""
+    made = code(90, HOPPER, HOPPER_SOURCE)
+    launched = 3 * made["registers"]
+    idle, least, most = (sorted(set(made["asked"]))[i] for i in (1, 0, -1))
+    assert sorted(set(made["asked"])) == [24, 120, 240, 256]
+    assert most + 2 * idle <= launched, "before the partitions begin, and after they end"
+    assert 240 + 240 + least <= launched, "while they run"
+
+
+@interpreted_only
+def test_a_barrier_that_does_not_turn_is_found(tmp_path: Path) -> None:
+    """As Triton 3.6 compiles the obvious way of writing it, which never ends."""
+    loop = "        for k in range(0, K, BLOCK_K):\n            mbarrier.wait(full"
+    named = {
+        "empty.index((stage + STAGES - 1) % STAGES), count=1, pred=k > 0)": (
+            "empty.index(before), count=1, pred=k > 0)\n            before = stage"
+        ),
+        loop: f"        before = stage\n{loop}",
+    }
+    source = HOPPER_SOURCE
+    for right, wrong in named.items():
+        source = planted(tmp_path, source, right, wrong)
+    assert code(90, HOPPER, source)["turns"] == [False, False]
+
+
 class _Wrong:
     """A kernel whose products are another's, as a module that was loaded."""
 
@@ -150,7 +188,7 @@ def planted_kernel(monkeypatch: pytest.MonkeyPatch, fault: str) -> Kernel:
     """A kernel by PyTorch: right, with one bit wrong, or that cannot be compiled."""
     kernel = Kernel(_Wrong(fault))  # type: ignore[arg-type]
 
-    def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor, tile: Tile) -> Tensor:
+    def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor, tile: Tile, programs: int = 0) -> Tensor:
         if fault == "refused":
             raise ZeroDivisionError("out of registers")
         monkeypatch.setattr(product_triton, "load", lambda: None)
@@ -265,7 +303,8 @@ def test_tiles_keep_multiprocessors_busy(tiles: tuple[Tile, ...]) -> None:
 def test_a_triton_that_cannot_multiply_from_shared_memory_is_noted(
     monkeypatch: pytest.MonkeyPatch, triton: str, major: int, as_on: int
 ) -> None:
-    found = SimpleNamespace(major=major, multi_processor_count=148)
+    found = SimpleNamespace(major=major, minor=0, multi_processor_count=148)
+    monkeypatch.setattr(product_triton, "load", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
     monkeypatch.setattr(product_triton, "_triton", lambda: triton)
     product_triton._device.cache_clear()
@@ -274,6 +313,79 @@ def test_a_triton_that_cannot_multiply_from_shared_memory_is_noted(
     assert [why.partition(":")[0] for why in slow_paths.noted()] == (
         [] if as_on == major else ["products take longer on cuda"]
     )
+
+
+@pytest.mark.parametrize(
+    ("minor", "gluon", "first"), [(0, True, HOPPER), (0, False, TILES[9][0]), (1, True, TILES[9][0])]
+)
+def test_hopper_s_kernel_is_for_capability_9_0_and_gluon(
+    monkeypatch: pytest.MonkeyPatch, minor: int, gluon: bool, first: Tile
+) -> None:
+    found = SimpleNamespace(major=9, minor=minor, multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
+    monkeypatch.setattr(product_triton, "load", lambda: SimpleNamespace(hopper=object() if gluon else None))
+    product_triton._device.cache_clear()
+    assert product_triton.tiles_of(torch.device("cuda"))[0] == first
+    product_triton._device.cache_clear()
+    assert ["no Gluon" in why for why in slow_paths.noted()] == [True] * (not minor and not gluon)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_another_tile_is_taken_where_hopper_s_kernel_is_not_right(
+    monkeypatch: pytest.MonkeyPatch, right: bool
+) -> None:
+    taken: list[Tile] = []
+
+    def made(a: Parts, ea: Tensor, b: Parts, eb: Tensor, tile: Tile) -> None:
+        taken.append(tile)
+
+    monkeypatch.setattr(product_triton, "load", lambda: SimpleNamespace(product=made))
+    monkeypatch.setattr(product_triton, "_device", lambda device: ((HOPPER, *TILES[9]), 132))
+    monkeypatch.setattr(product_triton, "trusted", lambda kernel, tile, device: right or tile != HOPPER)
+    part = torch.zeros(2048, 64, dtype=torch.int8)
+    gpu: Any = SimpleNamespace(device=torch.device("cuda"), numel=lambda: 2048)
+    product_triton.product((part, part), gpu, (part, part), gpu)
+    assert taken == [HOPPER if right else TILES[9][0]]
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("pass", ""),
+        ("raise SystemExit('the kernel gives other products')", "^the kernel gives other products$"),
+        ("import time; time.sleep(60)", "the kernel did not end within 2 s"),
+        ("import os; os.kill(os.getpid(), 9)", "its comparison ended with -9"),
+    ],
+)
+def test_a_comparison_apart_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, said: str
+) -> None:
+    (tmp_path / "stand_in.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(product_triton, "__name__", "stand_in")
+    monkeypatch.setattr(product_triton, "_SECONDS", 2.0)
+    if said:
+        with pytest.raises(Unusable, match=said):
+            product_triton.check_apart(torch.device("cpu"))
+    else:
+        product_triton.check_apart(torch.device("cpu"))
+
+
+def test_a_comparison_apart_is_of_hopper_s_tile_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[tuple[Tile, torch.device]] = []
+    monkeypatch.setattr(product_triton, "build", lambda source: None)
+    monkeypatch.setattr(product_triton, "check", lambda kernel, tile, device: checked.append((tile, device)))
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **options: Any) -> Any:
+        commands.append(command)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    product_triton.check_apart(torch.device("cuda:1"))
+    monkeypatch.setattr(sys, "argv", commands[0][4:])
+    product_triton.main()
+    assert checked == [(HOPPER, torch.device("cuda:1"))]
 
 
 def test_parts_are_padded_to_what_a_gpu_loads_at_once() -> None:

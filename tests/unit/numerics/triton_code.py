@@ -1,13 +1,13 @@
 """The machine code that Triton and its assembler make of the products' kernel, for GPUs that are not there.
 
-Usage: `python -m tests.unit.numerics.triton_code SOURCE CAPABILITY TILE` (a number of `triton_cases.EVERY`)
-prints a JSON object: instructions of PTX, those of the machine and those among its products (`loop`),
-registers, bytes of stack and of shared memory. Triton must not interpret.
+Usage: `python -m tests.unit.numerics.triton_code SOURCE CAPABILITY TILE` (a number of `triton_cases.EVERY`;
+-1: `HOPPER`) prints a JSON object: instructions of PTX, those of the machine and those among its products
+(`loop`), registers, bytes of stack and of shared memory, the registers that partitions ask for (`asked`), and
+for each loop of products whether it tells another barrier each time (`turns`). Triton must not interpret.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -18,11 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.runtime.driver import driver
 
-from assay.numerics.product_triton import Tile
+from assay.numerics.product_triton import HOPPER, Tile
+from assay.numerics.verdicts import loaded
 from tests.unit.numerics.triton_cases import EVERY
 
 POINTERS = {
@@ -35,10 +38,9 @@ BINARIES = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 def compiled(source: str, capability: int, tile: Tile) -> Any:
     """The kernel as it is launched for aligned tensors whose K is padded."""
-    spec = importlib.util.spec_from_file_location("kernel", source)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(Path(source))
+    if tile == HOPPER:
+        return _for_hopper(module)
     constants = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": 8}
     signature = {**POINTERS, **dict.fromkeys("MNK", "i32"), **dict.fromkeys(constants, "constexpr")}
     return compiled_for(
@@ -50,6 +52,42 @@ def compiled(source: str, capability: int, tile: Tile) -> Any:
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
+
+
+class _Hopper:
+    """Triton's driver, as far as compiling asks it."""
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+
+def _for_hopper(module: Any) -> Any:
+    driver.set_active(_Hopper())
+    rows, others, length = 130, 137, 128
+    a, b = (
+        module.described([torch.zeros(n, length, dtype=torch.int8)] * 2, HOPPER.m, HOPPER.k)
+        for n in (rows, others)
+    )
+    ea, eb = (torch.zeros(n, dtype=torch.int32) for n in (rows, others))
+    options = {"STAGES": HOPPER.stages, "GROUP": 8, "num_warps": HOPPER.warps, "enable_fp_fusion": False}
+    given = (*a, *b, ea, eb, torch.zeros(rows, others), rows, others, length, 1)
+    return module.product.warmup(*given, grid=(1,), **options)
+
+
+def turns(ptx: str) -> list[bool]:
+    """For each loop of asynchronous products, whether the barrier that it tells is computed within it."""
+    found = []
+    for block in re.split(r"^\$L__BB", ptx, flags=re.MULTILINE):
+        told_of = re.findall(r"mbarrier\.arrive\.shared::cta\.b64 _, \[(%r\d+)\]", block)
+        if told_of and "wgmma.mma_async" in block:
+            found.append(all(re.search(rf"^\s+\S+\s+{name},", block, re.MULTILINE) for name in told_of))
+    return found
 
 
 def compiled_for(
@@ -82,7 +120,7 @@ def told(binary: bytes, tool: str, *options: str) -> str:
 
 def main() -> None:
     source, capability, number = sys.argv[1:]
-    made = compiled(source, int(capability), EVERY[int(number)])
+    made = compiled(source, int(capability), HOPPER if number == "-1" else EVERY[int(number)])
     usage = told(made.asm["cubin"], "cuobjdump", "--dump-resource-usage")
     assembly = told(made.asm["cubin"], "nvdisasm", "-c")
     sass = re.findall(r"^\s+/\*\w+\*/\s+(?:@\S+ )?([A-Z][\w.]+)", assembly, re.MULTILINE)
@@ -96,6 +134,8 @@ def main() -> None:
                 "registers": int(re.findall(r"REG:(\d+)", usage)[0]),
                 "stack": int(re.findall(r"STACK:(\d+)", usage)[0]),
                 "shared": made.metadata.shared,
+                "asked": [int(n, 16) for n in re.findall(r"USETMAXREG\S+ (?:UP\d, )?0x(\w+)", assembly)],
+                "turns": turns(made.asm["ptx"]),
             }
         )
     )
