@@ -23,7 +23,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from assay.numerics.triton_kernel import finished
+from assay.numerics.triton_kernel import bounded, ordinary, rounded
 
 fetched = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 """Triton 3.9 took the second name away, under which 3.6 has it."""
@@ -38,6 +38,11 @@ def _place(tile, tiles_m, tiles_n, GROUP: gl.constexpr):
     height = gl.minimum(tiles_m - first, GROUP)
     within = tile % (GROUP * tiles_n)
     return batch, first + within % height, within // height
+
+
+@gluon.jit
+def _exponents(of, at, most):
+    return bounded(gl.load(of + at, at < most, other=0))
 
 
 @gluon.jit
@@ -90,9 +95,11 @@ def _consume(
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
     GROUP: gl.constexpr,
+    SHORT: gl.constexpr,
 ):
     """Multiplies 64 rows of each tile from FIRST on, with the products of one step always under way."""
     sums: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 32])
+    line: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     ring_ah, ring_al, ring_bh, ring_bl, full, empty = shared
     M, N, K, batches = sizes
     tiles_m = (M + BLOCK_M - 1) // BLOCK_M
@@ -121,17 +128,25 @@ def _consume(
             if stage == STAGES:
                 stage = 0
                 phase ^= 1
+
+        # While the last products are under way:
+        batch, tile_m, tile_n = _place(tile, tiles_m, tiles_n, GROUP)
+        m = tile_m * BLOCK_M + FIRST
+        n = tile_n * BLOCK_N
+        of_a, of_b = a_exponents + batch * M + m, b_exponents + batch * N + n
+        tame = ordinary(
+            _exponents(of_a, gl.arange(0, 64, line), M - m),
+            _exponents(of_b, gl.arange(0, BLOCK_N, line), N - n),
+        )
         high, cross, low = warpgroup_mma_wait(0, deps=[high, cross, low])
         mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1)
 
-        batch, tile_m, tile_n = _place(tile, tiles_m, tiles_n, GROUP)
-        m = tile_m * BLOCK_M + FIRST + gl.arange(0, 64, gl.SliceLayout(1, sums))
-        n = tile_n * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, sums))
-        ea = gl.load(a_exponents + batch * M + m, m < M, other=0)
-        eb = gl.load(b_exponents + batch * N + n, n < N, other=0)
-        value = finished(high, cross, low, ea, eb)
-        place = out + batch.to(gl.int64) * M * N + (m[:, None] * N + n[None, :])
-        gl.store(place, value, (m < M)[:, None] & (n < N)[None, :])
+        rows = gl.arange(0, 64, gl.SliceLayout(1, sums))
+        columns = gl.arange(0, BLOCK_N, gl.SliceLayout(0, sums))
+        ea, eb = _exponents(of_a, rows, M - m), _exponents(of_b, columns, N - n)
+        value = rounded(high, cross, low, ea, eb, tame, SHORT)
+        place = (out + (batch.to(gl.int64) * M * N + n) + (m + rows) * N)[:, None] + columns[None, :]
+        gl.store(place, value, (rows < M - m)[:, None] & (columns < N - n)[None, :])
 
 
 @gluon.jit(do_not_specialize=["M", "batches"])
@@ -149,6 +164,7 @@ def product(
     batches,
     STAGES: gl.constexpr,
     GROUP: gl.constexpr,
+    SHORT: gl.constexpr,
 ):
     """All tiles: descriptors of parts int8 [B * M, K] and [B * N, K], the rest as in ``triton_kernel.py``."""
     BLOCK_M: gl.constexpr = a_high.block_type.shape[0]
@@ -172,11 +188,37 @@ def product(
         [
             (
                 _consume,
-                (a_exponents, b_exponents, out, shared, sizes, 0, BLOCK_M, BLOCK_N, BLOCK_K, STAGES, GROUP),
+                (
+                    a_exponents,
+                    b_exponents,
+                    out,
+                    shared,
+                    sizes,
+                    0,
+                    BLOCK_M,
+                    BLOCK_N,
+                    BLOCK_K,
+                    STAGES,
+                    GROUP,
+                    SHORT,
+                ),
             ),
             (
                 _consume,
-                (a_exponents, b_exponents, out, shared, sizes, 64, BLOCK_M, BLOCK_N, BLOCK_K, STAGES, GROUP),
+                (
+                    a_exponents,
+                    b_exponents,
+                    out,
+                    shared,
+                    sizes,
+                    64,
+                    BLOCK_M,
+                    BLOCK_N,
+                    BLOCK_K,
+                    STAGES,
+                    GROUP,
+                    SHORT,
+                ),
             ),
             (_load, (parts, shared, sizes, BLOCK_M, BLOCK_N, BLOCK_K, STAGES, GROUP)),
         ],

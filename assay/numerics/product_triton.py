@@ -4,13 +4,14 @@ memory.
 Contract: `product` gives the definition's bits (``numerics.contraction``): each tiling is compared with it on
 its device before its first use, once for each version of everything that its machine code depends on. None,
 noted in ``numerics.slow_paths``, if Triton is missing or a product differs. Not guaranteed: anything for
-parts that `parts` does not make; and speed, since tiles were chosen by counting (docs/accelerators.md).
+parts that `parts` does not make; and the fastest tile of each product, since few were timed.
 
 Source: docs/decisions/0013-accelerators.md.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import subprocess
 import sys
@@ -45,49 +46,53 @@ Parts = Sequence[Tensor]
 
 
 class Tile(NamedTuple):
-    """Tiling of a product by one program of the kernel."""
+    """Tiling of a product by one program of the kernel, and what it takes in relation to others."""
 
     m: int
     n: int
     k: int
     warps: int
     stages: int
-    cost: float
-    """Relative cost of a product of two numbers; smaller tiles read more shared memory."""
+    step: float
+    """Time of `k` terms of the sums."""
+    end: float = 0.0
+    """Time of rounding and storing."""
+    ragged: float = 0.0
+    """Time that `end` takes more where N is no multiple of 16."""
+    resident: int = 1
+    """Programs that one multiprocessor runs at the same time."""
 
 
 TILES = {
-    9: (
-        Tile(128, 128, 128, 8, 3, 1.0),
-        Tile(128, 64, 128, 4, 3, 1.15),
-        Tile(64, 64, 128, 4, 3, 1.4),
-    ),
+    9: (Tile(128, 128, 128, 8, 3, 1.47, 6.1), Tile(64, 64, 128, 4, 3, 0.76, 3.4, resident=2)),
     10: (
         Tile(128, 128, 64, 8, 3, 1.0),
-        Tile(128, 64, 64, 4, 3, 1.15),
-        Tile(64, 64, 64, 4, 3, 1.4),
+        Tile(128, 64, 64, 4, 3, 0.575),
+        Tile(64, 64, 64, 4, 3, 0.35),
     ),
-    0: (Tile(128, 64, 128, 8, 2, 1.0), Tile(64, 64, 64, 4, 3, 1.2)),
+    0: (Tile(128, 64, 128, 8, 2, 1.0), Tile(64, 64, 64, 4, 3, 0.3)),
 }
 """By major compute capability; 0: any other. 9 and 10 multiply from shared memory, of which 10 takes one
-stage more. Others multiply from registers, of which three sums of 128 × 128 would leave too few."""
+stage more. Others multiply from registers, of which three sums of 128 × 128 would leave too few. Times of 9
+are microseconds, fitted to eight products on an H200; others are counted."""
 _BLACKWELL = (3, 8)
 """First Triton version that multiplies int8 from shared memory on capability 10."""
 
 
-HOPPER = Tile(128, 128, 128, 4, 3, 0.6)
-"""Tiling of ``gluon_kernel.py``, taken before those of `TILES` where Triton has Gluon, on capability 9.0."""
+HOPPER = (Tile(128, 128, 128, 4, 3, 1.2, 4.0, 5.4), Tile(128, 64, 128, 4, 4, 0.6, 2.2, 3.1))
+"""Tilings of ``gluon_kernel.py``, beside those of `TILES` where Triton has Gluon, on capability 9.0."""
 _SECONDS = 300.0
-"""Time for that kernel's comparison, which a process of its own makes: partitions that wait for each other
+"""Time for comparing one of these, which a process of its own makes: partitions that wait for each other
 would never end."""
 
 
-def tile_for(m: int, n: int, batches: int, *, tiles: Sequence[Tile], processors: int) -> Tile:
+def tile_for(m: int, n: int, k: int, batches: int, *, tiles: Sequence[Tile], processors: int) -> Tile:
     """The tile with the least expected time on this many multiprocessors."""
 
     def cost(tile: Tile) -> float:
         programs = -(-m // tile.m) * -(-n // tile.n) * batches
-        return -(-programs // processors) * tile.m * tile.n * tile.cost
+        one = -(-k // tile.k) * tile.step + tile.end + (tile.ragged if n % 16 else 0.0)
+        return -(-programs // (processors * tile.resident)) * one
 
     return min(tiles, key=cost)
 
@@ -107,12 +112,14 @@ class Kernel:
 
     def __init__(self, module: ModuleType, hopper: ModuleType | None = None) -> None:
         self._product = module.product
+        self._short: int = module.SHORT_K
         self.hopper = hopper
         self.faults: tuple[type[Exception], ...] = module.FAULTS
 
     def product(self, a: Parts, ea: Tensor, b: Parts, eb: Tensor, tile: Tile, programs: int = 0) -> Tensor:
         """f32[b..., M, N] from parts of [b..., M, K] and [b..., N, K] and exponents i32 of their rows (A32).
-        `HOPPER` takes at most so many programs, or one for each multiprocessor. Raises what Triton raises."""
+        With a tile of `HOPPER`, at most so many programs, or one for each multiprocessor. Raises what Triton
+        raises."""
         *batch, m, k = a[0].shape
         n = b[0].shape[-2]
         out = torch.empty((*batch, m, n), dtype=torch.float32, device=ea.device)
@@ -123,20 +130,18 @@ class Kernel:
             ea.contiguous(),
             eb.contiguous(),
         )
+        cut: dict[str, int] = {"GROUP": _GROUP, "SHORT": k <= self._short}
+        cut |= {"num_warps": tile.warps, "enable_fp_fusion": False}
         with torch.cuda.device_of(out):
-            if tile == HOPPER:
+            if tile in HOPPER:
                 assert self.hopper is not None
                 grid = (min(tiles * batches, programs or _device(ea.device)[1]),)
                 given = [*self.hopper.described(a, tile.m, tile.k), *self.hopper.described(b, tile.n, tile.k)]
-                cut = {"STAGES": tile.stages, "GROUP": _GROUP, "num_warps": tile.warps}
-                self.hopper.product[grid](
-                    *given, ea, eb, out, m, n, k, batches, **cut, enable_fp_fusion=False
-                )
+                cut |= {"STAGES": tile.stages}
+                self.hopper.product[grid](*given, ea, eb, out, m, n, k, batches, **cut)
             else:
-                cut = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": _GROUP}
-                cut |= {"num_warps": tile.warps, "num_stages": tile.stages}
-                run = self._product[(tiles, batches)]
-                run(*a, *b, ea, eb, out, m, n, k, **cut, enable_fp_fusion=False)
+                cut |= {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "num_stages": tile.stages}
+                self._product[(tiles, batches)](*a, *b, ea, eb, out, m, n, k, **cut)
         return out
 
 
@@ -150,11 +155,10 @@ def build(source: Path) -> Kernel:
 
 
 def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_FAN_IN) -> None:
-    """Raises Unusable unless products with this tile agree with A31 and A32, for short rows and the
-    longest."""
-    rows, others = tile.m + 6, tile.n // 2 + 9
-    for length in (tile.k + 9, longest):
-        for x, ex, y, ey in hard_pairs(rows, others, length):
+    """Raises Unusable unless products with this tile agree with A31 and A32, for short rows and the longest,
+    and for N that is a multiple of 16 or is not: each of the four has machine code of its own."""
+    for length, others in itertools.product((tile.k + 9, longest), (tile.n // 2 + 9, tile.n + 16)):
+        for x, ex, y, ey in hard_pairs(tile.m + 6, others, length):
             a, b = (
                 [part.to(device) for part in parts(contraction.quantise(z, e))] for z, e in ((x, ex), (y, ey))
             )
@@ -166,9 +170,9 @@ def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_F
                 raise Unusable(f"the kernel gives other products of {length} numbers on {device}")
 
 
-def check_apart(device: torch.device) -> None:
-    """`check` of `HOPPER` by another process, which is ended after `_SECONDS`. Raises Unusable."""
-    command = [sys.executable, "-W", "ignore", "-m", __name__, str(device)]
+def check_apart(tile: Tile, device: torch.device) -> None:
+    """`check` of one of `HOPPER` by another process, which is ended after `_SECONDS`. Raises Unusable."""
+    command = [sys.executable, "-W", "ignore", "-m", __name__, str(HOPPER.index(tile)), str(device)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired as error:
@@ -191,9 +195,8 @@ def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor) -> Tensor | None:
     if kernel is None:
         return None
     tiles, processors = _device(ea.device)
-    if HOPPER in tiles and not trusted(kernel, HOPPER, ea.device):
-        tiles = tiles[1:]
-    tile = tile_for(m, n, ea.numel() // m, tiles=tiles, processors=processors)
+    tiles = tuple(tile for tile in tiles if tile not in HOPPER or trusted(kernel, tile, ea.device))
+    tile = tile_for(m, n, k, ea.numel() // m, tiles=tiles, processors=processors)
     return kernel.product(a, ea, b, eb, tile) if trusted(kernel, tile, ea.device) else None
 
 
@@ -232,17 +235,17 @@ def _device(device: torch.device) -> tuple[tuple[Tile, ...], int]:
             said = f"Triton {_triton()} has no Gluon, or one with other names"
             slow_paths.note(log, f"products take longer, by the kernel for other GPUs, on {device}: {said}")
         else:
-            tiles = (HOPPER, *tiles)
+            tiles = (*HOPPER, *tiles)
     return tiles, found.multi_processor_count
 
 
 @cache
 def trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
     """True if this tiling was compared with the definition, by this or an earlier process, and was right."""
-    if tile == HOPPER:
+    if tile in HOPPER:
         verdict = Verdict([*versions(device), tile], [_HOPPER_SOURCE, _SOURCE, Path(__file__)])
         without = f"products take longer, by the kernel for other GPUs, on {device}"
-        return compared(verdict, partial(check_apart, device), without)
+        return compared(verdict, partial(check_apart, tile, device), without)
     verdict = Verdict([*versions(device), tile], [_SOURCE, Path(__file__)])
     without = f"products take longer, by cuBLAS, on {device}"
     return compared(verdict, partial(check, kernel, tile, device), without)
@@ -253,9 +256,10 @@ load = Shared(lambda: build(_SOURCE), "products take longer, by cuBLAS,")
 
 
 def main() -> None:
-    """Compares `HOPPER` on a device, for `check_apart`; says on stderr what is wrong."""
+    """Compares one of `HOPPER` on a device, for `check_apart`; says on stderr what is wrong."""
+    number, device = sys.argv[1:]
     try:
-        check(build(_SOURCE), HOPPER, torch.device(sys.argv[1]))
+        check(build(_SOURCE), HOPPER[int(number)], torch.device(device))
     except Unusable as reason:
         sys.exit(str(reason))
 

@@ -16,42 +16,62 @@ from triton.errors import TritonError
 
 FAULTS = (RuntimeError, TritonError)
 """What compiling and launching raise."""
+SHORT_K = 2040
+"""Largest K for which i32 holds 2^7 * cross + low + 2^13: K * (2^20 + 2^12) + 2^13."""
 
 
 @triton.jit
-def rounded(high, cross, low, ea, eb):
-    """RN32((2^14 * high + 2^7 * cross + low) * 2^(ea + eb - 26)), for |high| and |low| <= 2^24 and
-    |cross| <= 2^25: sums i32 [M, N], exponents i32 [M] and [N] from -125 to 128."""
-    # S = 2^19 * above + lower in the end: each line moves a multiple from one term to the other. |above| is
-    # below 2^20 and |lower| at most 2^18 + 2^13.
-    upper = high + (cross >> 7)
-    lower = ((cross & 127) << 7) + low
-    carried = (lower + 8192) >> 14
-    lower -= carried << 14
-    upper += carried
-    above = (upper + 16) >> 5
-    lower += (upper - (above << 5)) << 14
+def bounded(e):
+    """An exponent, or 129 where it is poisoned; no row of numbers has less than -125."""
+    return tl.minimum(tl.maximum(e, -125), 129)
 
-    # One factor a row and one a column do where all are normal, no result is subnormal (S = 1 gives 2^-126
-    # or more) and the first multiplication does not overflow.
-    least_a, least_b = tl.min(ea, 0), tl.min(eb, 0)
-    tame = (least_a >= -110) & (least_b >= -110) & (least_a + least_b >= -100)
-    tame = tame & (tl.max(ea, 0) <= 60)
+
+@triton.jit
+def ordinary(ea, eb):
+    """Whether one factor a row and one a column give each result: none of them is subnormal (S = 1 gives
+    2^-126 or more) or poisoned, and the first multiplication does not overflow."""
+    least_a, least_b = tl.min(ea, 0), tl.min(tl.where(eb == 129, -125, eb), 0)
+    return (least_a >= -110) & (least_b >= -110) & (least_a + least_b >= -100) & (tl.max(ea, 0) <= 60)
+
+
+@triton.jit
+def rounded(high, cross, low, ea, eb, tame, SHORT: tl.constexpr):
+    """RN32((2^14 * high + 2^7 * cross + low) * 2^(ea + eb - 26)), NaN where an exponent is poisoned: sums i32
+    [M, N] of K products each, exponents i32 [M] and [N] of which `tame` says whether they are ordinary."""
+    # S = 2^UNIT * above + lower, both exact in f32 and 0 where S is.
+    UNIT: tl.constexpr = 14 if SHORT else 19
+    if SHORT:
+        # |above| is below 2^24, and |lower| at most 2^13.
+        mixed = (cross << 7) + (low + 8192)
+        above = high + (mixed >> 14)
+        lower = (mixed & 16383) - 8192
+    else:
+        # Each line moves a multiple from one term to the other. |above| is below 2^20 and |lower| at most
+        # 2^18 + 2^13.
+        upper = high + (cross >> 7)
+        lower = ((cross & 127) << 7) + low
+        carried = (lower + 8192) >> 14
+        lower -= carried << 14
+        upper += carried
+        above = (upper + 16) >> 5
+        lower += (upper - (above << 5)) << 14
+
     if tame:
-        # Both terms are exact in f32, so their sum is rounded once. It is +0 where S is 0.
-        total = above.to(tl.float32) * 524288.0 + lower.to(tl.float32)
+        # The sum is rounded once. It is +0 where S is 0.
+        total = above.to(tl.float32) * (1 << UNIT) + lower.to(tl.float32)
         fa = ((ea + 114) << 23).to(tl.float32, bitcast=True)
         fb = ((eb + 114) << 23).to(tl.float32, bitcast=True)
         value = total * fa[:, None] * fb[None, :]
     else:
         # Two factors of one sign: the first multiplication overflows only where the result does. Below
         # 2^-190 every S gives less than half of the least number.
-        e = ea[:, None] + eb[None, :] - 26
+        poisoned = (ea == 129)[:, None] | (eb == 129)[None, :]
+        e = tl.where(ea == 129, 0, ea)[:, None] + tl.where(eb == 129, 0, eb)[None, :] - 26
         near = tl.maximum(e, -190)
         half = near >> 1
         first = ((half + 127) << 23).to(tl.float32, bitcast=True)
         second = ((near - half + 127) << 23).to(tl.float32, bitcast=True)
-        exact = (above.to(tl.int64) << 19) + lower
+        exact = (above.to(tl.int64) << UNIT) + lower
         value = exact.to(tl.float32) * first * second
         # A small result is a multiple of 2^-149, which is exact for e >= -149. Otherwise it is the integer
         # nearest to S * 2^(e + 149), the even one of two, and that integer is its pattern.
@@ -61,18 +81,8 @@ def rounded(high, cross, low, ea, eb):
         sign = (exact < 0).to(tl.int32) << 31
         small = (nearest.to(tl.int32) | sign).to(tl.float32, bitcast=True)
         value = tl.where((e < -149) & (tl.abs(value) <= 1.1754943508222875e-38), small, value)
+        value = tl.where(poisoned, float("nan"), value)
     return value
-
-
-@triton.jit
-def finished(high, cross, low, ea, eb):
-    """`rounded` for any exponents, NaN where one is poisoned."""
-    ea = tl.minimum(tl.maximum(ea, -125), 129)
-    eb = tl.minimum(tl.maximum(eb, -125), 129)
-    poisoned = (ea == 129)[:, None] | (eb == 129)[None, :]
-    ea = tl.where(ea == 129, 0, ea)
-    eb = tl.where(eb == 129, 0, eb)
-    return tl.where(poisoned, float("nan"), rounded(high, cross, low, ea, eb))
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -91,9 +101,10 @@ def product(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
+    SHORT: tl.constexpr,
 ):
     """One tile: parts int8 [B, M, K] and [B, N, K], exponents i32 [B, M] and [B, N], out f32 [B, M, N], all
-    contiguous. The grid is (tiles of a matrix, B)."""
+    contiguous. SHORT only for K <= SHORT_K. The grid is (tiles of a matrix, B)."""
     # Tiles that run at the same time share rows of both operands: GROUP rows of tiles, column by column.
     tile = tl.program_id(0)
     batch = tl.program_id(1).to(tl.int64)
@@ -126,7 +137,7 @@ def product(
         a += BLOCK_K
         b += BLOCK_K
 
-    ea = tl.load(a_exponents + batch * M + m, m < M, other=0)
-    eb = tl.load(b_exponents + batch * N + n, n < N, other=0)
-    value = finished(high, cross, low, ea, eb)
+    ea = bounded(tl.load(a_exponents + batch * M + m, m < M, other=0))
+    eb = bounded(tl.load(b_exponents + batch * N + n, n < N, other=0))
+    value = rounded(high, cross, low, ea, eb, ordinary(ea, eb), SHORT)
     tl.store(out + batch * M * N + (m[:, None] * N + n[None, :]), value, (m < M)[:, None] & (n < N)[None, :])

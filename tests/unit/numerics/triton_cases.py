@@ -6,6 +6,7 @@ Usage: `python -m tests.unit.numerics.triton_cases CASE [ARGUMENT ...]`; prints 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from assay.numerics import contraction, product_triton
+from assay.numerics.constants import MAX_FAN_IN
 from assay.numerics.hard_products import same, wanted
 from assay.numerics.native import Unusable
 from assay.numerics.product_triton import TILES, Kernel, Tile, check, parts
@@ -79,17 +81,17 @@ def layouts(source: str, seed: str) -> str:
 
 
 def largest(source: str) -> str:
-    """The largest sums: where f32 still holds what is carried, just beyond, and of the longest rows."""
+    """The largest sums: where numbers still hold what is carried, just beyond, and of the longest rows."""
     kernel = kernel_of(source)
-    for length in (2048, 4031, 4032, 4033, 4095, 4096):
+    for length in (2032, 2064, 4031, 4032, 4033, 4095, 4096):
         ones = torch.full((17, length), 1.9999999)
         halves = torch.full((17, length), -8192.0 * 2.0**-13 * (1 - 2.0**-7) - 2.0**-13)
-        for x in (ones, -ones, halves):
-            for y in (ones, halves):
-                for at in (1, -40, -80, -125, 60, 70, 128):
-                    ex, ey = torch.full((17,), at, dtype=torch.int32), torch.ones(17, dtype=torch.int32)
-                    if wrong := differs(kernel, x * 2.0 ** (at - 1), ex, y, ey, LONG):
-                        return f"{wrong}, exponent {at}"
+        mixed = torch.full((17, length), 8128 / 4096)
+        pairs = [*itertools.product((ones, -ones, halves), (ones, halves)), (mixed, mixed)]
+        for (x, y), at in itertools.product(pairs, (1, -40, -80, -125, 60, 70, 128)):
+            ex, ey = torch.full((17,), at, dtype=torch.int32), torch.ones(17, dtype=torch.int32)
+            if wrong := differs(kernel, x * 2.0 ** (at - 1), ex, y, ey, LONG):
+                return f"{wrong}, exponent {at}"
     return ""
 
 
@@ -141,21 +143,23 @@ def edges(source: str) -> str:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    chosen = torch.tensor(sorted(edge_sums()))
-    for seed, (wild, others) in enumerate(EXPONENTS):
+    for length, (seed, (wild, others)) in itertools.product(
+        (module.SHORT_K, MAX_FAN_IN), enumerate(EXPONENTS)
+    ):
         generator = torch.Generator().manual_seed(seed)
-        for exact in chosen.split(COLUMNS):
+        for exact in torch.tensor(sorted(edge_sums(length))).split(COLUMNS):
             exact = exact.repeat(-(-COLUMNS // len(exact)))[:COLUMNS].expand(len(wild), -1)
-            sums = taken_apart(exact, generator)
+            sums = taken_apart(exact, length, generator)
             ea = torch.tensor(wild, dtype=torch.int32)
             eb = torch.tensor(others, dtype=torch.int32).repeat(COLUMNS)[:COLUMNS]
-            made = triton_edges.run(module, sums, ea, eb)
+            made = triton_edges.run(module, sums, ea, eb, short=length <= module.SHORT_K)
             powers = torch.exp2((ea[:, None] + eb - 26).to(torch.float64))
             right = (exact.to(torch.float64) * powers).to(torch.float32)
+            right[(ea[:, None] == 129) | (eb == 129)] = float("nan")
             wrong = (made.view(torch.int32) != right.view(torch.int32)).nonzero()
             if len(wrong):
                 row, column = wrong[0].tolist()
-                return f"{exact[row, column]} under {ea[row]} and {eb[column]}"
+                return f"{exact[row, column]} of {length} under {ea[row]} and {eb[column]}"
     return ""
 
 
@@ -168,14 +172,16 @@ EXPONENTS = [
     (range(-62, 66), (-125, -77)),
     (range(-125, 3), (-20, 0, 128)),
     (range(1, 129), (128, -120, -125, 57)),
+    ((129, 0, 5, 129) * 32, (0,)),
+    (range(-64, 64), (129, 0, 0, 9)),
 ]
 """Those of rows, and those of columns in turn."""
 
 
-def edge_sums() -> set[int]:
-    """Sums S of A32, up to the largest that 4096 numbers give."""
+def edge_sums(longest: int) -> set[int]:
+    """Sums S of A32, up to the largest that so many numbers give."""
     found = set(range(-40, 41))
-    for length in (1, 7, 4033, 4095, 4096):
+    for length in (1, 7, longest - 63, longest - 1, longest):
         found |= {length << 26, length * (8192 * 8191), length * 8191**2, length * 64 * 8192}
     for bits in range(1, 39):
         found |= {1 << bits, 3 << max(bits - 1, 0)}
@@ -184,16 +190,18 @@ def edge_sums() -> set[int]:
             unit = 1 << max(bits - kept, 0)
             found |= {(1 << bits) - unit, (1 << bits) + unit, (1 << bits) - 3 * unit, (1 << bits) - unit // 2}
     found = {s + d for s in found for d in (-2, -1, 0, 1, 2)}
-    return {sign * s for s in found for sign in (1, -1) if abs(s) <= 1 << 38}
+    return {sign * s for s in found for sign in (1, -1) if abs(s) <= longest << 26}
 
 
-def taken_apart(exact: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """(high, cross, low), i32, of which `exact` is made: what they must be within bounds, else at random."""
-    most = 1 << 24
+def taken_apart(exact: Tensor, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """(high, cross, low), i32, of which `exact` is made: what they must be within the bounds of so many
+    numbers, else at random."""
+    most = length << 12
     cross = torch.randint(-2 * most, 2 * most + 1, exact.shape, generator=generator)
     cross = torch.where(exact.abs() >= most << 13, torch.sign(exact) * 2 * most, cross)
     rest = exact - (cross << 7)
-    low = (rest & 16383) + (torch.randint(-1023, 1023, exact.shape, generator=generator) << 14)
+    room = (most >> 14) - 1
+    low = (rest & 16383) + (torch.randint(-room, room, exact.shape, generator=generator) << 14)
     high = (rest - low) >> 14
     assert (high.abs() <= most).all() and (low.abs() <= most).all()
     assert torch.equal((high << 14) + (cross << 7) + low, exact)

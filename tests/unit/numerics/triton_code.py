@@ -1,9 +1,10 @@
 """The machine code that Triton and its assembler make of the products' kernel, for GPUs that are not there.
 
-Usage: `python -m tests.unit.numerics.triton_code SOURCE CAPABILITY TILE` (a number of `triton_cases.EVERY`;
--1: `HOPPER`) prints a JSON object: instructions of PTX, those of the machine and those among its products
-(`loop`), registers, bytes of stack and of shared memory, the registers that partitions ask for (`asked`), and
-for each loop of products whether it tells another barrier each time (`turns`). Triton must not interpret.
+Usage: `python -m tests.unit.numerics.triton_code SOURCE CAPABILITY TILE N K` (TILE: a number of `ALL`) prints
+a JSON object: instructions of PTX, those of the machine and those among its products (`loop`), registers,
+bytes of stack and of shared memory, words moved for want of registers in blocks of products (`moved`) and in
+all that ordinary exponents take (`moved_at_ends`), the registers that partitions ask for (`asked`), and for
+each loop of products whether it tells another barrier each time (`turns`). Triton must not interpret.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from triton.compiler import ASTSource
 from triton.runtime.driver import driver
 
 from assay.numerics.product_triton import HOPPER, Tile
+from assay.numerics.triton_kernel import SHORT_K
 from assay.numerics.verdicts import loaded
 from tests.unit.numerics.triton_cases import EVERY
 
@@ -36,19 +38,23 @@ POINTERS = {
 BINARIES = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
-def compiled(source: str, capability: int, tile: Tile) -> Any:
+ALL = [*EVERY, *HOPPER]
+
+
+def compiled(source: str, capability: int, tile: Tile, n: int, k: int) -> Any:
     """The kernel as it is launched for aligned tensors whose K is padded."""
     module = loaded(Path(source))
-    if tile == HOPPER:
-        return _for_hopper(module)
+    if tile in HOPPER:
+        return _for_hopper(module, tile, n, k)
     constants = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": 8}
+    constants["SHORT"] = k <= SHORT_K
     signature = {**POINTERS, **dict.fromkeys("MNK", "i32"), **dict.fromkeys(constants, "constexpr")}
     return compiled_for(
         module.product,
         signature,
         constants,
         capability,
-        ["K"],
+        ["K"] if n % 16 else ["K", "N"],
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
@@ -67,17 +73,17 @@ class _Hopper:
         return GPUTarget("cuda", 90, 32)
 
 
-def _for_hopper(module: Any) -> Any:
+def _for_hopper(module: Any, tile: Tile, n: int, k: int) -> Any:
     driver.set_active(_Hopper())
-    rows, others, length = 130, 137, 128
+    m = 130
     a, b = (
-        module.described([torch.zeros(n, length, dtype=torch.int8)] * 2, HOPPER.m, HOPPER.k)
-        for n in (rows, others)
+        module.described([torch.zeros(rows, k, dtype=torch.int8)] * 2, block, tile.k)
+        for rows, block in ((m, tile.m), (n, tile.n))
     )
-    ea, eb = (torch.zeros(n, dtype=torch.int32) for n in (rows, others))
-    options = {"STAGES": HOPPER.stages, "GROUP": 8, "num_warps": HOPPER.warps, "enable_fp_fusion": False}
-    given = (*a, *b, ea, eb, torch.zeros(rows, others), rows, others, length, 1)
-    return module.product.warmup(*given, grid=(1,), **options)
+    ea, eb = (torch.zeros(rows, dtype=torch.int32) for rows in (m, n))
+    options = {"num_warps": tile.warps, "enable_fp_fusion": False, "STAGES": tile.stages, "GROUP": 8}
+    given = (*a, *b, ea, eb, torch.zeros(m, n), m, n, k, 1)
+    return module.product.warmup(*given, grid=(1,), **options, SHORT=k <= SHORT_K)
 
 
 def turns(ptx: str) -> list[bool]:
@@ -119,11 +125,13 @@ def told(binary: bytes, tool: str, *options: str) -> str:
 
 
 def main() -> None:
-    source, capability, number = sys.argv[1:]
-    made = compiled(source, int(capability), HOPPER if number == "-1" else EVERY[int(number)])
+    source, capability, number, n, k = sys.argv[1:]
+    made = compiled(source, int(capability), ALL[int(number)], int(n), int(k))
     usage = told(made.asm["cubin"], "cuobjdump", "--dump-resource-usage")
     assembly = told(made.asm["cubin"], "nvdisasm", "-c")
     sass = re.findall(r"^\s+/\*\w+\*/\s+(?:@\S+ )?([A-Z][\w.]+)", assembly, re.MULTILINE)
+    blocks = re.split(r"^\.L_|\bBRA\b", assembly, flags=re.MULTILINE)
+    words = {block: len(re.findall(r"\b(?:STL|LDL)\b", block)) for block in blocks}
     products = [place for place, name in enumerate(sass) if "MMA" in name]
     print(
         json.dumps(
@@ -134,6 +142,8 @@ def main() -> None:
                 "registers": int(re.findall(r"REG:(\d+)", usage)[0]),
                 "stack": int(re.findall(r"STACK:(\d+)", usage)[0]),
                 "shared": made.metadata.shared,
+                "moved": sum(n for block, n in words.items() if "MMA" in block),
+                "moved_at_ends": sum(n for block, n in words.items() if "I2F.S64" not in block),
                 "asked": [int(n, 16) for n in re.findall(r"USETMAXREG\S+ (?:UP\d, )?0x(\w+)", assembly)],
                 "turns": turns(made.asm["ptx"]),
             }

@@ -10,22 +10,40 @@ import triton.language as tl
 from torch import Tensor
 
 
-def rounded(high, cross, low, ea, eb):  # type: ignore[no-untyped-def]
+def rounded(high, cross, low, ea, eb, tame, SHORT):  # type: ignore[no-untyped-def]
     """Replaced by `run` with the kernel's."""
 
 
+def ordinary(ea, eb):  # type: ignore[no-untyped-def]
+    """Likewise."""
+
+
 @triton.jit
-def edges(high, cross, low, a_exponents, b_exponents, out, M: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
+def edges(  # type: ignore[no-untyped-def]
+    high,
+    cross,
+    low,
+    a_exponents,
+    b_exponents,
+    out,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    SHORT: tl.constexpr,
+):
     m, n = tl.arange(0, M), tl.arange(0, N)
     at = m[:, None] * N + n[None, :]
     sums = tl.load(high + at), tl.load(cross + at), tl.load(low + at)
-    value = rounded(sums[0], sums[1], sums[2], tl.load(a_exponents + m), tl.load(b_exponents + n))
+    ea, eb = tl.load(a_exponents + m), tl.load(b_exponents + n)
+    value = rounded(sums[0], sums[1], sums[2], ea, eb, ordinary(ea, eb), SHORT)
     tl.store(out + at, value)
 
 
-def run(module: ModuleType, sums: tuple[Tensor, Tensor, Tensor], ea: Tensor, eb: Tensor) -> Tensor:
-    """f32 [M, N] of i32 sums [M, N] and exponents."""
-    globals()["rounded"] = module.rounded
+def run(
+    module: ModuleType, sums: tuple[Tensor, Tensor, Tensor], ea: Tensor, eb: Tensor, short: bool
+) -> Tensor:
+    """f32 [M, N] of i32 sums [M, N] and exponents, by the short end or the other."""
+    globals().update(rounded=module.rounded, ordinary=module.ordinary)
     out = torch.empty(sums[0].shape, dtype=torch.float32)
-    edges[(1,)](*(x.contiguous() for x in sums), ea, eb, out, M=len(ea), N=len(eb))
+    given = (*(x.contiguous() for x in sums), ea, eb, out)
+    edges[(1,)](*given, M=len(ea), N=len(eb), SHORT=short)
     return out
