@@ -9,7 +9,7 @@ and a member whose step is right wins its game. No more than one stage is in mem
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,11 +82,19 @@ class Received:
         """True if the member has signed what it has computed from this."""
         return (self.folder / SIGNED).exists()
 
-    def sign(self, steps: Sequence[int]) -> None:
-        """Makes everything durable, before the member signs it."""
+    def has(self, steps: Iterable[int]) -> bool:
+        """True if something is kept of each of these steps."""
+        return all(self._path(step).exists() for step in steps)
+
+    def sync(self, steps: Iterable[int]) -> None:
+        """Makes the slots before the first step, and what was received in these steps, durable."""
         for path in (*self.folder.glob("start-*.safetensors"), *map(self._path, steps)):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
+        record.sync_folder(self.folder)
+
+    def sign(self) -> None:
+        """Says durably that the member signs what it has computed from this. Every step is durable."""
         (self.folder / SIGNED).touch()
         record.sync_folder(self.folder)
 

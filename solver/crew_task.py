@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -66,6 +67,7 @@ def trained(order: TrainCrew, job: OpenJob, context: WorkerContext, kind: type[C
         loop.segment_steps,
         terms.dataset_root,
         place=(order.job.job_id, order.round, order.shard),
+        attempt=order.attempt,
         books=desk.books,
         blocks=job.blocks,
         received=Received(order.received / f"{name}-{trees.root(roots).hex()[:16]}"),
@@ -84,10 +86,11 @@ def trained(order: TrainCrew, job: OpenJob, context: WorkerContext, kind: type[C
 
 @dataclass(frozen=True, kw_only=True)
 class CrewTask(TrainStage):
-    """A stage of a task. `books`: the node's (``solver.crew_node``); `signatures`: by member, once they are
-    exchanged."""
+    """A stage of a task. `attempt`: of the claim for which it is signed; `books`: the node's
+    (``solver.crew_node``); `signatures`: by member, once they are exchanged."""
 
     place: tuple[JobId, int, int]
+    attempt: int
     books: Any
     blocks: Blocks
     received: Received
@@ -106,6 +109,14 @@ class CrewTask(TrainStage):
         for path in self.folder.glob("*-*.*"):
             if not path.name.startswith(self._run.hex()[:16]):
                 path.unlink(missing_ok=True)
+
+    @property
+    def _run(self) -> bytes:
+        # what was received is kept by attempt, and saved progress is of no use without it
+        return sha256(super()._run + self.attempt.to_bytes(8, "big")).digest()
+
+    def _goes_on_from(self, step: int) -> bool:
+        return self.received.has(range(self.steps.first, step))
 
     def _check(self) -> None:
         if time.monotonic() > self._looked_s[0] + _LOOK_S:
@@ -186,6 +197,8 @@ class CrewTask(TrainStage):
 
     def _ended(self, lines: Lines, progress: Progress) -> str:
         step, own = progress.step - 1, self.plan.stages[self.crew.member].slots
+        # before the progress is saved, which goes on from there
+        self.received.sync(range(progress.step - self.segment_steps, progress.step))
         if self.crew.member != LEADER:
             for slot, x in zip(own, progress.state, strict=True):
                 dtype = self.plan.whole.nodes[slot].dtype
@@ -211,7 +224,7 @@ class CrewTask(TrainStage):
     def _finish(self, lines: Lines, progress: Progress) -> None:
         """Exchanges signatures. Raises Blame."""
         told = [[transcript(said[i]) for said in progress.said[:-1]] for i in range(len(progress.told))]
-        self.received.sign(range(self.steps.first, progress.step))
+        self.received.sign()
         own = self.books.signed(*self.place, told[self.crew.member])
         frame = self._signed
         data = from_bytes(b"".join(own), torch.uint8, frame.shape)

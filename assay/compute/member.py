@@ -125,7 +125,7 @@ class TrainStage(Order[Segment]):
     ) -> Segment:
         """Trains until the end, or until a connection ends. Raises Blame."""
         last = self.steps.first + self.steps.number
-        usable = [step for step in saved.steps() if step <= last]
+        usable = [step for step in saved.steps() if step <= last and self._goes_on_from(step)]
 
         def check() -> None:
             worker.progress(max(done.furthest - self.steps.first, 0), self.steps.number)
@@ -152,6 +152,10 @@ class TrainStage(Order[Segment]):
     def _check(self) -> None:
         """Raises Cancelled once the run is not wanted any more; called between steps and while this member
         waits for others to come."""
+
+    def _goes_on_from(self, step: int) -> bool:
+        """False if this member lacks something besides its saved progress to go on from a step."""
+        return True
 
     def _readers(self, node: int) -> tuple[int, ...]:
         """Members to whom this one sends a node's output."""

@@ -103,6 +103,7 @@ def tasks_of(
             own / "saved",
             SEGMENT,
             place=(JobId(bytes(32)), 0, SHARD),
+            attempt=0,
             books=Books(crew.member),
             blocks=BlockStore(own / "store"),
             received=Received(own / received),

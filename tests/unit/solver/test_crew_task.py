@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -92,11 +94,14 @@ def trained(
     liar: int | None = None,
     lies: type[CrewTask] = LyingTask,
     distrusts: int | None = None,
+    attempt: int = 0,
 ) -> Crew:
+    """`folder`: of what earlier runs have kept, too."""
     plan, roots = cut(job.inner, 3), begin_roots(job.genesis)()
+    keys = Path(mkdtemp(dir=folder))
     steps = steps_of(job.inner, StepContext(job.records, SEED, SHARD, 0), STEPS)
     tasks, patience_s = [], 60.0 if distrusts is None else 3.0
-    for crew, stage in zip(crew_of(folder, 3, patience_s), plan.stages, strict=True):
+    for crew, stage in zip(crew_of(keys, 3, patience_s), plan.stages, strict=True):
         own = folder / str(crew.member)
         kind = lies if crew.member == liar else CrewTask
         task = kind(
@@ -109,9 +114,10 @@ def trained(
             own / "saved",
             SEGMENT,
             place=(JobId(bytes(32)), 0, SHARD),
+            attempt=attempt,
             books=Books(crew.member, distrusts if crew.member == 0 else None),
             blocks=BlockStore(own / "store"),
-            received=Received(own / "received"),
+            received=Received(own / "received" / str(attempt)),
         )
         for number in range(3) if crew.member == 0 else (crew.member,):
             task.received.begin(number, [job.genesis[slot] for slot in plan.stages[number].slots])
@@ -196,6 +202,28 @@ def test_what_was_received_does_not_change_once_it_is_signed(honest: Crew) -> No
     other[node].view(torch.uint8).view(-1)[0] ^= 1
     assert received.save(2, other) == node
     assert all(torch.equal(x, before[n]) for n, x in received.load(2).items())
+
+
+def test_a_task_is_signed_again_at_another_attempt(job: JobArtifacts, tmp_path: Path) -> None:
+    """What was received for the first attempt is no defence at the second one."""
+    for attempt in range(2):
+        crew = trained(job, tmp_path, attempt=attempt)
+        assert all(isinstance(outcome, Segment) and outcome.roots == right(job) for outcome in crew.outcomes)
+        assert all(task.received.has(range(STEPS)) and task.received.signed for task in crew.tasks)
+
+
+@pytest.mark.parametrize("lost", [0, STEPS - 1])
+def test_a_member_that_lost_what_it_received_begins_where_it_has_it(
+    job: JobArtifacts, tmp_path: Path, lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = trained(job, tmp_path).tasks[1].received.folder
+    (kept / "signed").unlink()
+    (kept / f"{lost}.safetensors").unlink()
+    with caplog.at_level(logging.INFO):
+        crew = trained(job, tmp_path)
+    assert f"all members begin with step {SEGMENT if lost >= SEGMENT else 0}" in caplog.messages
+    assert all(isinstance(outcome, Segment) and outcome.roots == right(job) for outcome in crew.outcomes)
+    assert crew.tasks[1].received.has(range(STEPS))
 
 
 @pytest.mark.parametrize("lies", [LyingTask, LyingSender], ids=["in its state", "in what it sends"])
