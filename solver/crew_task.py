@@ -115,6 +115,16 @@ class CrewTask(TrainStage):
         # what was received is kept by attempt, and saved progress is of no use without it
         return sha256(super()._run + self.attempt.to_bytes(8, "big")).digest()
 
+    def _after(self, member: int) -> tuple[str, str]:
+        # only the leader commits, with every signature in hand
+        signed = self.received.signed and self.crew.member != LEADER
+        return (
+            "this member has signed the task, so the leader may commit it"
+            if signed
+            else "nothing of the task is committed",
+            f"leave the node running: it tries again; if this repeats, ask member {member} for its log",
+        )
+
     def _goes_on_from(self, step: int) -> bool:
         return self.received.has(range(self.steps.first, step))
 

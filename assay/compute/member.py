@@ -117,7 +117,7 @@ class TrainStage(Order[Segment]):
                 waits = self.save_every and time.monotonic() - done.at <= self.crew.patience_s
                 if not isinstance(blame, Lost) or not waits:
                     log.error("blame of member %d: %s", blame.member, blame.message)
-                    raise
+                    raise type(blame)(blame.member, blame.did, *self._after(blame.member)) from blame
                 log.warning("member %d is gone and may come back: %s", blame.member, blame.message)
 
     def _attempt(
@@ -148,6 +148,13 @@ class TrainStage(Order[Segment]):
         return Segment(progress.state, tuple(progress.roots), said, indices, done.sent, done.received)
 
     # -- what a member on the market does besides (``solver.crew_task``)
+
+    def _after(self, member: int) -> tuple[str, str]:
+        """What it means that a member is blamed, and what to do then."""
+        return (
+            "the run ends, and its result is not written",
+            f"ask member {member} for its log, and let all run the same command again",
+        )
 
     def _check(self) -> None:
         """Raises Cancelled once the run is not wanted any more; called between steps and while this member

@@ -12,16 +12,13 @@ from assay.protocol.errors import Retry
 
 
 class Blame(Retry):
-    """A member broke the protocol; the segment ends, and nothing of it is kept."""
+    """A member broke the protocol, and the run ends. `meaning`: for this member's work and stake."""
 
     code = "blame"
 
-    def __init__(self, member: int, did: str) -> None:
-        super().__init__(
-            f"member {member} {did}; the segment ends, and nothing of it is committed",
-            hint=f"ask member {member} for its log, and start the segment again with it or without it",
-        )
-        self.member = member
+    def __init__(self, member: int, did: str, meaning: str = "", hint: str = "") -> None:
+        super().__init__(f"member {member} {did}" + (f"; {meaning}" if meaning else ""), hint=hint)
+        self.member, self.did = member, did
 
 
 class Lost(Blame):

@@ -237,6 +237,7 @@ def test_a_wrong_frame_is_blamed_on_its_sender(
     _lying(monkeypatch, told)
     outcome = all_at_once(orders(job, tmp_path))[2]
     assert isinstance(outcome, Blame) and outcome.member == 1 and says in outcome.message
+    assert outcome.message.endswith("; the run ends, and its result is not written")
     assert "blame of member 1" in caplog.text
 
 

@@ -93,10 +93,10 @@ def trained(
     folder: Path,
     liar: int | None = None,
     lies: type[CrewTask] = LyingTask,
-    distrusts: int | None = None,
+    distrusts: tuple[int, int] | None = None,
     attempt: int = 0,
 ) -> Crew:
-    """`folder`: of what earlier runs have kept, too."""
+    """`distrusts`: a member, and whose signatures it refuses. `folder` may have what earlier runs kept."""
     plan, roots = cut(job.inner, 3), begin_roots(job.genesis)()
     keys = Path(mkdtemp(dir=folder))
     steps = steps_of(job.inner, StepContext(job.records, SEED, SHARD, 0), STEPS)
@@ -104,6 +104,7 @@ def trained(
     for crew, stage in zip(crew_of(keys, 3, patience_s), plan.stages, strict=True):
         own = folder / str(crew.member)
         kind = lies if crew.member == liar else CrewTask
+        who, whom = distrusts or (None, None)
         task = kind(
             plan,
             crew,
@@ -115,7 +116,7 @@ def trained(
             SEGMENT,
             place=(JobId(bytes(32)), 0, SHARD),
             attempt=attempt,
-            books=Books(crew.member, distrusts if crew.member == 0 else None),
+            books=Books(crew.member, whom if crew.member == who else None),
             blocks=BlockStore(own / "store"),
             received=Received(own / "received" / str(attempt)),
         )
@@ -235,6 +236,16 @@ def test_who_flips_a_bit_is_found(job: JobArtifacts, tmp_path: Path, liar: int, 
     assert crew.lie() == (liar, LIE.step)
 
 
-def test_a_member_that_does_not_sign_is_blamed(job: JobArtifacts, tmp_path: Path) -> None:
-    outcome = trained(job, tmp_path, distrusts=2).outcomes[0]
-    assert isinstance(outcome, Blame) and outcome.member == 2 and "did not sign" in outcome.message
+@pytest.mark.parametrize(
+    ("member", "means"),
+    [
+        (0, "nothing of the task is committed"),
+        (1, "this member has signed the task, so the leader may commit it"),
+    ],
+)
+def test_a_member_that_does_not_sign_is_blamed(
+    job: JobArtifacts, tmp_path: Path, member: int, means: str
+) -> None:
+    outcome = trained(job, tmp_path, distrusts=(member, 2)).outcomes[member]
+    assert isinstance(outcome, Blame) and outcome.member == 2
+    assert outcome.message == f"member 2 did not sign its transcript; {means}"
