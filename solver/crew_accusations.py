@@ -2,8 +2,9 @@
 
 Contract: the leader accuses only where its own replay wins the game, once for each convicted claim. Every
 member answers in games of its own until they end, from what it has kept. What is accused and decided is an
-event; a person is told while this account is accused, and of what it loses. Not guaranteed: that a liar is
-found (``solver.crew_dispute``); then the leader bears the loss.
+event; a person is told while this account is accused, and of what it loses, once for each (a record on disk
+keeps what was told). Not guaranteed: that a liar is found (``solver.crew_dispute``) in time; then the leader
+bears the loss.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from assay.compute.orders import Priority
+from assay.disk import record
 from assay.dispute import player
 from assay.node import upkeep
 from assay.node.intents import intent, subject
@@ -23,11 +25,15 @@ from assay.protocol.crew import Said, Transcript
 from assay.protocol.dispute import Move, Timeout
 from assay.protocol.game_state import Game, GameView
 from assay.protocol.types import Address, Claim, ClaimId, JobId, Kind, Phase, TxResult
+from assay.protocol.words import show_amount
 from assay.solver.crew_evidence import SignedTasks, said_at, transcript_root
 from assay.solver.crew_orders import LEADER, CrewDispute, CrewMove
 
 if TYPE_CHECKING:
     from assay.solver.crew_node import CrewService
+
+
+_KIND = "assay/crew-accusations/1"
 
 
 class Court(Protocol):
@@ -63,11 +69,17 @@ class Accuse:
 
 
 class Accusations:
-    """One member's part. `received`: folder of what it has received."""
+    """One member's part. `received`: folder of what it has received; `told`: file of what was told."""
 
-    def __init__(self, node: CrewService, court: Court, signed: SignedTasks, received: Path) -> None:
+    def __init__(
+        self, node: CrewService, court: Court, signed: SignedTasks, received: Path, told: Path
+    ) -> None:
         self._node, self._court, self._signed, self._received = node, court, signed, received
-        self._settled = set[ClaimId]()
+        self._file = told
+        body = record.read_or_quarantine(told, _KIND, instead="verdicts and losses are told again") or {}
+        self._judged = set[int](body.get("judged", ()))
+        """Decided games that were told."""
+        self._settled = {ClaimId(bytes.fromhex(each)) for each in body.get("settled", ())}
         """Convicted claims for which nothing is left to be done."""
         self.open: dict[int, GameView] = {}
         """Undecided games at the last look."""
@@ -101,10 +113,23 @@ class Accusations:
         for view in node.market.claims(job_id):
             claim, status = view.claim, view.status
             fallen = claim.claimant == node.market.me and status.phase == Phase.CONVICTED
+            if not fallen or claim.kind != Kind.TASK or view.claim_id in self._settled:
+                continue
             left = status.since + window - now
-            if fallen and claim.kind == Kind.TASK and left >= 0 and view.claim_id not in self._settled:
-                reason = f"claim {view.claim_id.hex()[:16]} was convicted: who lied? {left} s left"
-                yield Accuse(job_id, view.claim_id, reason)
+            reason = f"claim {view.claim_id.hex()[:16]} was convicted: who lied? {left} s left"
+            action = Accuse(job_id, view.claim_id, reason)
+            if left >= 0:
+                yield action
+            elif not node.actions.is_running(subject(action)):
+                self._miss(view.claim_id, window)
+
+    def _miss(self, claim_id: ClaimId, window: int) -> None:
+        """Ends a claim of which the time to accuse is over."""
+        members = range(len(self._node.invitation.members))
+        if any(self._court.accused(claim_id, member) for member in members):
+            self._settle(claim_id)
+        else:
+            self._bear(claim_id, f"the job's challengeWindow of {window} s is over")
 
     def _tell(self, games: Sequence[GameView]) -> None:
         """Reports new accusations and verdicts, and tells a person what concerns this account."""
@@ -116,17 +141,22 @@ class Accusations:
             mine = view.game.defender == me
             if not view.decided and not known:
                 report.emit("accusation", **fields, mine=mine)
-            if view.decided and known:
+            if view.decided and view.game_id not in self._judged:
                 report.emit("judged", **fields, guilty=view.challenger_won, why=view.reason)
                 asked.pop(name, None)
                 if view.challenger_won == mine and me in (view.game.challenger, view.game.defender):
                     report.lose(f"{name} of step {view.game.step} was lost ({view.reason})")
             if mine and not view.decided:
+                charge = show_amount(self._node.market.job(view.game.accused.job_id).terms.solver_stake)
                 asked[name] = (
-                    f"this account is accused of a false step {view.game.step} of its stage, and loses its"
-                    " stake unless its node answers every move in time: leave it running"
+                    f"this account is accused of a false step {view.game.step} of its stage, and is charged"
+                    f" {charge} of its stake unless its node answers every move in time: leave it running"
                 )
         self.open = {view.game_id: view for view in games if not view.decided}
+        judged = {view.game_id for view in games if view.decided}
+        if judged != self._judged:
+            self._judged = judged
+            self._save()
         if asked != report.status.questions:
             report.note(questions=asked)
 
@@ -137,14 +167,14 @@ class Accusations:
         place = claim.job_id, claim.round, claim.shard
         found = self._signed.load(place, claim.attempt)
         if found is None:
-            return self._bear(action, "what the members have signed is gone")
+            return self._bear(action.claim_id, "what the members have signed is gone")
         what = node.spec(claim.job_id), subject(action), node.invitation
         order = CrewDispute(*what, claim, found.said, self._received)
         lie = await node.order(order, Priority.GAME)
         if lie is None:
-            return self._bear(action, "each member's own stage gives what it has signed")
+            return self._bear(action.claim_id, "each member's own stage gives what it has signed")
         if lie.member == LEADER:
-            return self._bear(action, "the false step is this account's own")
+            return self._bear(action.claim_id, "the false step is this account's own")
         segment, at = divmod(lie.step, len(found.said[0][0]))
         roots = [transcript_root(said[lie.member]) for said in found.said]
         transcript = node.transcripts(place, lie.member, roots, claim.attempt)[segment]
@@ -161,12 +191,20 @@ class Accusations:
             )
             fields = {"claim": action.claim_id.hex(), "member": lie.member, "step": transcript.first + at}
             node.report.emit("accused", **fields)
-        self._settled.add(action.claim_id)
+        self._settle(action.claim_id)
 
-    def _bear(self, action: Accuse, why: str) -> None:
+    def _bear(self, claim_id: ClaimId, why: str) -> None:
         """Reports that the leader bears the loss of a claim."""
-        self._settled.add(action.claim_id)
-        self._node.report.lose(f"no member is accused for claim 0x{action.claim_id.hex()[:16]}: {why}")
+        self._node.report.lose(f"no member is accused for claim 0x{claim_id.hex()[:16]}: {why}")
+        self._settle(claim_id)
+
+    def _settle(self, claim_id: ClaimId) -> None:
+        self._settled.add(claim_id)
+        self._save()
+
+    def _save(self) -> None:
+        settled = sorted(claim_id.hex() for claim_id in self._settled)
+        record.write(self._file, _KIND, {"judged": sorted(self._judged), "settled": settled})
 
     async def answer(self, action: Answer) -> None:
         """Makes this account's move in a game about a step, or takes the win."""

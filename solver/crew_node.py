@@ -106,7 +106,8 @@ class CrewService(SolverService):
         )
         self._attempts: dict[Place, int] = {}
         """Attempt of the claim for which a task's transcripts are signed."""
-        self._accusations = Accusations(self, market.court, self._signed, self._received)
+        told = own / "accusations.json"
+        self._accusations = Accusations(self, market.court, self._signed, self._received, told)
         self._earned: tuple[Wei, Seconds, int] | None = None
         """What the crew has earned, since when and which block this node has seen it."""
         super().__init__(market, blocks, clock, folder, limits, resource_limits, **options)
