@@ -1,8 +1,9 @@
 """Runs a member's node of a crew: a solver whose account is the crew's, and whose tasks all members train.
 
 Contract: as ``solver.service``. Every member trains its stage of each task that the crew owes, signs its
-transcripts, defends its steps, and pays the crew's earnings out at the end. The leader alone commits, answers
-in the market's games and to demands, gives the shard back, and accuses. A signature is of the place, attempt
+transcripts, and defends its steps. When no claim of the crew is under way, the leader's node pays what is
+earned, or else the next member's. The leader alone commits, answers in the market's games and to demands,
+gives the shard back, and accuses. A signature is of the place, attempt
 and roots that this node has computed with the others, and of nothing else. The crew takes no other shard, and
 nothing is trained ahead of a round: a leader could commit it alone.
 """

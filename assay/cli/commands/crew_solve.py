@@ -31,8 +31,8 @@ def solve(
     """Run a member's node of a formed crew until stopped.
 
     It trains its stage of each task with the other members and signs what it has computed. The leader's node
-    gathers and serves the states, commits, answers in disputes and to demands. At the end the first node
-    pays the earnings out.
+    gathers and serves the states, commits, answers in disputes and to demands. When no claim of the crew is
+    under way, the leader's node pays what is earned. If it has not 5 s later, the next member's does.
     """
     from assay.app.crews import BadCrew, member_of, read_crew
     from assay.app.invitations import read_invitation
