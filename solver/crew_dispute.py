@@ -30,7 +30,7 @@ from assay.program.stages import Plan, cut
 from assay.program.state import state_root
 from assay.protocol.crew import Invitation
 from assay.protocol.dispute import Move
-from assay.protocol.errors import Retry, Stop
+from assay.protocol.errors import Ask, Retry
 from assay.protocol.types import Claim, Kind
 from assay.solver.crew_evidence import received_name
 from assay.solver.crew_orders import CrewDispute, CrewMove, Lie
@@ -38,14 +38,14 @@ from assay.solver.crew_orders import CrewDispute, CrewMove, Lie
 SIGNED = "signed"
 
 
-class OtherStages(Stop):
-    """The job's program is cut into other stages here than its crew has; nothing was trained."""
+class OtherStages(Ask):
+    """The job's program is cut into other stages here than its crew has."""
 
     code = "other-stages"
 
 
-def plan_of(invitation: Invitation, program: Program, context: WorkerContext) -> Plan:
-    """The crew's cut, kept for its other orders. Raises OtherStages."""
+def plan_of(invitation: Invitation, program: Program, context: WorkerContext, without: str) -> Plan:
+    """The crew's cut, kept for its other orders. Raises OtherStages; `without`: its consequence."""
     plans: dict[bytes, Plan] = context.cache.setdefault("crew-plans", {})
     if invitation.plan not in plans:
         plan = cut(program, len(invitation.members))
@@ -53,7 +53,7 @@ def plan_of(invitation: Invitation, program: Program, context: WorkerContext) ->
         if plan.root != invitation.plan or stages != [member.stage for member in invitation.members]:
             raise OtherStages(
                 "this version cuts the job's program into other stages than the crew has consented to, so"
-                " nothing is trained, and the leader loses the penalty of a missed round",
+                f" {without}",
                 hint="run the version of this program with which the crew was formed",
             )
         plans[plan.root] = plan
@@ -212,7 +212,8 @@ def rebuilt(
 def found_lie(order: CrewDispute, job: OpenJob, context: WorkerContext) -> Lie | None:
     """Runs each member's stage of a convicted task again, and finds who has lied in which step. Raises
     Retry."""
-    plan, claim = plan_of(order.invitation, job.work.files.inner, context), order.claim
+    without = "nobody is accused, and the leader bears the loss once the job's challengeWindow is over"
+    plan, claim = plan_of(order.invitation, job.work.files.inner, context, without), order.claim
     steps = [list(each) for said in order.said for each in zip(*said, strict=True)]
     name = received_name(claim.round, claim.shard, claim.attempt)
     received = Received(order.received / f"{name}-{claim.input_root.hex()[:16]}")
@@ -237,7 +238,8 @@ def crew_move(order: CrewMove, job: OpenJob, context: WorkerContext) -> Move | N
 
 def _replay(order: CrewMove, job: OpenJob, context: WorkerContext) -> Replay:
     """The disputed step, from the state that the accused has signed. Raises Retry."""
-    plan = plan_of(order.invitation, job.work.files.inner, context)
+    without = f"accusation {order.view.game_id} is not played, and is lost at its deadline"
+    plan = plan_of(order.invitation, job.work.files.inner, context, without)
     game, claim, now = order.view.game, order.claim, _first(job, order.claim)
     name = received_name(claim.round, claim.shard, claim.attempt)
     for path in sorted(order.received.glob(f"{name}-*")):

@@ -48,7 +48,8 @@ _LOOK_S = 0.5
 
 def trained(order: TrainCrew, job: OpenJob, context: WorkerContext, kind: type[CrewTask]) -> Trained:
     """Trains this member's stage of a task. `kind`: of the stage (a drill has another)."""
-    plan = plan_of(order.invitation, job.work.files.inner, context)
+    without = "nothing is trained, and each round that is missed costs the leader its penalty"
+    plan = plan_of(order.invitation, job.work.files.inner, context, without)
     terms, files, desk, member = job.work.terms, job.work.files, job.desk, order.crew.member
     roots, state = job.state_provider.input_part(
         Kind.TASK, order.round, order.shard, plan.stages[member].slots

@@ -20,20 +20,24 @@ from assay.compute.orders import WorkerConfig, WorkerContext
 from assay.compute.peers import Blame
 from assay.dispute.replay import Replay
 from assay.node.checkpoints import Checkpoint
+from assay.node.job_programs import program_ref
 from assay.node.slot_index import MAX_INDEX_BYTES, decode_index, state_root_of
 from assay.program.execute import Executor, StepContext
 from assay.program.record_excerpt import steps_of
 from assay.program.stages import Plan, cut
 from assay.program.state import begin_roots, state_root
 from assay.protocol import trees
-from assay.protocol.types import JobId
-from assay.solver.crew_dispute import Received, lie_in, rebuilt
+from assay.protocol.crew import Invitation, Member
+from assay.protocol.errors import Ask
+from assay.protocol.types import JobId, Seconds, Wei
+from assay.solver.crew_dispute import Received, lie_in, plan_of, rebuilt
 from assay.solver.crew_orders import Lie
 from assay.solver.crew_task import SIGNATURE, CrewTask
 from assay.training import models
 from assay.training.job import JobArtifacts
 from assay.training.optimisers import AdamW
 from tests.fakes.crews import crew_of
+from tests.fakes.jobs import account
 from tests.fakes.lying_crew import LIE, LyingSender, LyingTask
 from tests.unit.training.steps import SEED, built, corpus
 
@@ -234,6 +238,14 @@ def test_who_flips_a_bit_is_found(job: JobArtifacts, tmp_path: Path, liar: int, 
     (segment, *_) = crew.outcomes
     assert isinstance(segment, Segment) and segment.roots != right(job), "the lie is in the claim"
     assert crew.lie() == (liar, LIE.step)
+
+
+def test_another_cut_is_a_question_and_abandons_no_job(honest: Crew) -> None:
+    ref = program_ref(honest.plan.stages[0].program)
+    members = tuple(Member(account(str(i)), 1, ref) for i in range(3))
+    invitation = Invitation(JobId(bytes(32)), 0, Wei(1), Wei(1), Seconds(1), bytes(32), members)
+    with pytest.raises(Ask, match="so nothing is trained"):
+        plan_of(invitation, honest.job.inner, WorkerContext(REFERENCE), "nothing is trained")
 
 
 @pytest.mark.parametrize(
