@@ -3,9 +3,9 @@
 Contract: as ``solver.service``. Every member trains its stage of each task that the crew owes, signs its
 transcripts, and defends its steps. When no claim of the crew is under way, the leader's node pays what is
 earned, or else the next member's. The leader alone commits, answers in the market's games and to demands,
-gives the shard back, and accuses. A signature is of the place, attempt
-and roots that this node has computed with the others, and of nothing else. The crew takes no other shard, and
-nothing is trained ahead of a round: a leader could commit it alone.
+gives the shard back, and accuses. A signature is of the place, attempt and roots that this node has computed
+with the others, and of nothing else. The crew takes no other shard, and nothing is trained ahead of a round:
+a leader could commit it alone. What was received is kept while a member can be accused of it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ class CrewService(SolverService):
 
     def decide(self) -> Sequence[Action]:
         found = [action for action in super().decide() if self._is_ours(action)]
-        return [*self._accusations.due(), *found, *self._payment()]
+        accusing = list(self._accusations.due())
+        self.actions.attempt("files of tasks that are over", None, self._drop_received)
+        return [*accusing, *found, *self._payment()]
 
     def _is_ours(self, action: Action) -> bool:
         if action.job_id != self.invitation.job_id:
@@ -167,7 +169,6 @@ class CrewService(SolverService):
         place = action.job_id, action.round, action.shard
         sources, made_by = self._sources(place), self.pool.ended()
         self._attempts[place] = attempt = self._attempt(place)
-        self._drop_received(place)
         order = self.task(
             self.spec(action.job_id),
             subject(action),
@@ -202,21 +203,23 @@ class CrewService(SolverService):
         before = [c.attempt for c in claims if c.kind == Kind.TASK and [c.round, c.shard] == at]
         return max(before, default=-1) + 1
 
-    def _drop_received(self, due: Place) -> None:
-        """Deletes what was received in tasks of which nobody can be accused any more: of settled rounds, and
-        of claims that fell long ago."""
-        job, now = self.market.job(due[0]), self.clock.now()
-        last_s, settled = job.terms.challenge_window + RECEIVED_S, job.progress.settled_rounds
+    def _drop_received(self) -> None:
+        """Deletes what was received in tasks of which nobody can be accused any more: of settled rounds and
+        of a closed job, unless the claim can still fall, and of claims that fell long ago."""
+        job, now = self.market.job(self.invitation.job_id), self.clock.now()
+        last_s = job.terms.challenge_window + RECEIVED_S
         played = {game.game.claim_id for game in self._accusations.open.values()}
-        fallen = {
+        claims = {
             received_name(view.claim.round, view.claim.shard, view.claim.attempt): view
             for view in self.market.claims(job.job_id)
-            if view.claim.kind == Kind.TASK and view.status.phase == Phase.CONVICTED
+            if view.claim.kind == Kind.TASK
         }
         for path in self._received.iterdir() if self._received.exists() else ():
             name, _, _ = path.name.rpartition("-")
-            over = int(name.partition("-")[0]) < settled
-            if (view := fallen.get(name)) is not None:
+            over = job.progress.closed or int(name.partition("-")[0]) < job.progress.settled_rounds
+            if (view := claims.get(name)) is not None and view.status.phase in CHALLENGEABLE:
+                over = False
+            elif view is not None and view.status.phase == Phase.CONVICTED:
                 over = now > view.status.since + last_s and view.claim_id not in played
             if over:
                 shutil.rmtree(path, ignore_errors=True)

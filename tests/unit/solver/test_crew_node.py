@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.compute.peers import Crew
-from assay.protocol.crew import Invitation, Member
+from assay.protocol.crew import Invitation, Member, Transcript
 from assay.protocol.game_state import Game, GameView
 from assay.protocol.types import (
     Address,
@@ -18,12 +18,14 @@ from assay.protocol.types import (
     ClaimStatus,
     ClaimView,
     JobId,
+    JobView,
     Kind,
     Phase,
     Seconds,
+    TxResult,
     Wei,
 )
-from assay.solver.crew_node import CrewService
+from assay.solver.crew_node import RECEIVED_S, CrewService
 from assay.solver.observation import Limits
 from tests.fakes.clock import FakeClock
 from tests.fakes.games import decided, fresh
@@ -51,13 +53,13 @@ class Court:
     def accused(self, claim_id: ClaimId, member: int) -> bool:
         return (claim_id, member) in self.accusations
 
-    def accuse(self, *_: Any) -> int:
+    def accuse(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("nothing was found")
 
     move = accuse
 
 
-class CrewAccount(FakeMarket):
+class Account(FakeMarket):
     """The account of a crew, as its member `place`, with claims that a test sets."""
 
     def __init__(self, day: MarketDay, job_id: JobId, place: int) -> None:
@@ -67,11 +69,23 @@ class CrewAccount(FakeMarket):
         self.invitation = Invitation(job_id, 0, Wei(1), Wei(1), Seconds(1), bytes(32), members)
         self.place, self.court = place, Court(account(NAMES[place]))
         self.made: list[ClaimView] = []
+        self.closed = False
 
     def claims(self, job_id: JobId) -> Sequence[ClaimView]:
         return self.made
 
-    sign = signer = pay = None
+    def job(self, job_id: JobId) -> JobView:
+        found = super().job(job_id)
+        return replace(found, progress=replace(found.progress, closed=self.closed))
+
+    def sign(self, transcript: Transcript) -> bytes:
+        raise AssertionError("nothing is trained")
+
+    def signer(self, transcript: Transcript, signature: bytes) -> Address | None:
+        raise AssertionError("nothing is trained")
+
+    def pay(self, intent: str) -> TxResult:
+        raise AssertionError("nothing is earned")
 
 
 class Node:
@@ -79,7 +93,7 @@ class Node:
 
     def __init__(self, day: MarketDay, place: int = 0) -> None:
         self.day, self.job_id = day, day.post(rounds=2, shards=1)
-        self.account = CrewAccount(day, self.job_id, place)
+        self.account = Account(day, self.job_id, place)
         self.start()
 
     def start(self) -> None:
@@ -94,10 +108,10 @@ class Node:
         self.service.decide()
         return [text for text in self.service.status.lost[len(before) :] if "was convicted" not in text]
 
-    def convicted(self, attempt: int = 0) -> None:
+    def convicted(self) -> None:
         """A claim of the crew's first task was convicted now."""
         now = self.service.clock.now()
-        place = {"round": 0, "shard": 0, "attempt": attempt}
+        place = {"round": 0, "shard": 0, "attempt": 0}
         claim = replace(sample(Claim, job_id=self.job_id, claimant=CREW, **place), kind=Kind.TASK)
         status = sample(ClaimStatus, phase=Phase.CONVICTED, since=now)
         self.account.made = [sample(ClaimView, claim_id=CLAIM, claim=claim, status=status)]
@@ -106,10 +120,11 @@ class Node:
     def window(self) -> int:
         return self.account.job(self.job_id).terms.challenge_window
 
-    def game(self, **changes: Any) -> GameView:
+    def game(self) -> GameView:
+        """An open one, about a step of this member."""
         me = self.account.court.me
         accused = replace(sample(Game).accused, job_id=self.job_id)
-        return fresh(7, sample(Game, accused=accused, claim_id=CLAIM, defender=me, **changes))
+        return fresh(7, sample(Game, accused=accused, claim_id=CLAIM, defender=me))
 
 
 def test_a_verdict_while_the_node_is_down_is_told_once(day: MarketDay) -> None:
@@ -139,3 +154,30 @@ def test_a_loss_for_which_nobody_was_accused_in_time_is_told_once(day: MarketDay
         losses = node.look()
         assert len(losses) == told and node.look() == []
         assert all(f"challengeWindow of {node.window} s is over" in text for text in losses)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_was_received_goes_once_nobody_can_be_accused(day: MarketDay, closed: bool) -> None:
+    node = Node(day)
+    node.convicted()
+    received = day.folder / "node" / "crew" / CREW / "received"
+    for name in ("0-0-0-aa", "0-0-1-bb"):
+        (received / name).mkdir(parents=True)
+
+    def kept() -> list[str]:
+        node.look()
+        return sorted(path.name for path in received.iterdir())
+
+    others = [] if closed else ["0-0-1-bb"]
+    (fallen,) = node.account.made
+    moving = replace(fallen, status=replace(fallen.status, phase=Phase.ACCEPTED))
+    assert kept() == ["0-0-0-aa", "0-0-1-bb"]
+    node.account.closed, node.account.made = closed, [moving]
+    assert kept() == ["0-0-0-aa", *others], "the claim can still fall"
+    node.account.made = [fallen]
+    assert kept() == ["0-0-0-aa", *others], "a member can be accused of the claim that fell"
+    node.account.court.views = [node.game()]
+    day.market_state.advance(node.window + RECEIVED_S + 1)
+    assert kept() == ["0-0-0-aa", *others], "its game is open"
+    node.account.court.views = [decided(node.game(), False, "output")]
+    assert kept() == others
