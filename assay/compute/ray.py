@@ -135,7 +135,7 @@ class RayPool(Pool):
         if importlib.util.find_spec("ray") is None:
             raise Ask(
                 "Ray is not installed, so nothing was started",
-                hint="pip install 'assay-market[ray]', or give --replays N for processes of this machine",
+                hint="pip install '.[ray]' in a checkout, or give --replays N for processes of this machine",
                 code="no-ray",
             )
         import ray
