@@ -61,10 +61,16 @@ def _nothing_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _random_numbers_do_not_depend_on_other_tests() -> None:
-    """Seed PyTorch's generator, so that a test draws the same numbers in any order and in any process."""
-    if (torch := sys.modules.get("torch")) is not None:
+def _pytorch_does_not_depend_on_other_tests() -> Iterator[None]:
+    """Seed PyTorch's generator and restore its threads, so that a test does the same in any order."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+    else:
         torch.manual_seed(0)
+        threads = torch.get_num_threads()
+        yield
+        torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -102,18 +102,19 @@ def calls_of(who: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     return power.calls
 
 
-@pytest.mark.parametrize(("who", "writes", "empty"), [("ann", 5, 0), ("v0", 4, 1)])
+@pytest.mark.parametrize(("who", "writes", "empty", "locks"), [("ann", 5, 0, 0), ("v0", 4, 1, 3)])
 def test_as_many_calls_are_cut_as_there_are(
-    who: str, writes: int, empty: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    who: str, writes: int, empty: int, locks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each write: open, write unless it is empty, sync, rename, open folder, sync. A verifier writes the
-    state that its vote is defended from, its mark, where its replay ended, and the ballot."""
-    assert calls_of(who, tmp_path, monkeypatch) == 6 * writes - empty
+    state that its vote is defended from, its mark, where its replay ended, and the ballot. It opens the
+    folder of marks to lock it."""
+    assert calls_of(who, tmp_path, monkeypatch) == 6 * writes - empty + locks
 
 
 CUT = [
     *(("ann", n) if n % 4 == 0 else long(("ann", n)) for n in range(0, 30, 2)),
-    *(("v0", n) if n % 4 == 0 else long(("v0", n)) for n in range(23)),
+    *(("v0", n) if n % 4 == 0 else long(("v0", n)) for n in range(26)),
 ]
 
 
