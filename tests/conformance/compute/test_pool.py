@@ -300,7 +300,7 @@ def test_a_pool_that_is_closed_ends_everything(make: Make, tmp_path: Path) -> No
 def test_without_ray_its_address_is_refused_with_what_to_install() -> None:
     with pytest.raises(Ask, match="Ray is not installed") as refused:
         RayPool("local")
-    assert "pip install 'assay-market[ray]'" in refused.value.hint
+    assert "pip install '.[ray]'" in refused.value.hint
 
 
 # -- which device
