@@ -10,16 +10,16 @@ import triton.language as tl
 from torch import Tensor
 
 
-def rounded(high, cross, low, ea, eb, tame, SHORT):  # type: ignore[no-untyped-def]
+def rounded(high, cross, low, ea, eb, tame, SHORT):
     """Replaced by `run` with the kernel's."""
 
 
-def ordinary(ea, eb):  # type: ignore[no-untyped-def]
+def ordinary(ea, eb):
     """Likewise."""
 
 
 @triton.jit
-def edges(  # type: ignore[no-untyped-def]
+def edges(
     high,
     cross,
     low,

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.numerics import attention_triton, fused
+from assay.numerics import attention_triton
 from assay.numerics.encoding import to_bytes
 from assay.program.build import ProgramBuilder
 from assay.program.compiled import operands
@@ -24,6 +24,8 @@ from assay.training import datasets, job, models
 from assay.training.losses import cross_entropy
 from assay.training.optimisers import AdamW
 from assay.training.outer import DiLoCo
+from tests.unit.program.compiled.gpu_forms import gpu_forms as gpu_forms
+from tests.unit.program.compiled.gpu_forms import product
 
 CPU = torch.device("cpu")
 SEED = b"s" * 32
@@ -32,16 +34,7 @@ T = 24
 INF, NAN = float("inf"), float("nan")
 
 
-@pytest.fixture(autouse=True)
-def gpu_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything takes the form that it has for a GPU, small matrices too."""
-    monkeypatch.setattr(fused, "on_processor", lambda x: False)
-    monkeypatch.setattr(operands, "LEAST_ELEMENTS", 1)
-
-
-def product(b: ProgramBuilder, x: Input, y: Input) -> Input:
-    ex, ey = b.exponent(x), b.exponent(y)
-    return b.product(b.quantise(x, ex), ex, b.quantise(y, ey), ey)
+pytestmark = pytest.mark.usefixtures("gpu_forms")
 
 
 def below(b: ProgramBuilder, column: tuple[int, ...] = (T,), row: tuple[int, ...] = (T, 1)) -> Input:

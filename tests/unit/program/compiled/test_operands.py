@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from assay.fitness.digests import stored
-from assay.numerics import fused
 from assay.numerics.encoding import to_bytes
 from assay.program.build import ProgramBuilder
 from assay.program.compiled import operands
@@ -21,21 +20,14 @@ from assay.program.execute import Executor, StepContext, read_data
 from assay.program.isa import DType, Input, Op, Program
 from assay.program.operand_parts import dequantised_nodes
 from tests.marked import only
+from tests.unit.program.compiled.gpu_forms import gpu_forms as gpu_forms
+from tests.unit.program.compiled.gpu_forms import product
 
 CPU = torch.device("cpu")
 SAMPLES = {sample.name: sample for sample in stored().samples}
 
 
-@pytest.fixture(autouse=True)
-def gpu_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything takes the form that it has for a GPU, small matrices too."""
-    monkeypatch.setattr(fused, "on_processor", lambda x: False)
-    monkeypatch.setattr(operands, "LEAST_ELEMENTS", 1)
-
-
-def product(b: ProgramBuilder, x: Input, y: Input) -> Input:
-    ex, ey = b.exponent(x), b.exponent(y)
-    return b.product(b.quantise(x, ex), ex, b.quantise(y, ey), ey)
+pytestmark = pytest.mark.usefixtures("gpu_forms")
 
 
 def both(b: ProgramBuilder, x: Input) -> list[Input]:
