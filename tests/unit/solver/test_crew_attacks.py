@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,22 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.blocks.blockstore import BlockStore
 from assay.compute.member import Segment
 from assay.compute.orders import WorkerContext
-from assay.compute.peers import Crew, Lost
+from assay.compute.peers import Lost
 from assay.compute.stage_progress import SavedProgress
 from assay.program.execute import StepContext
-from assay.program.record_excerpt import steps_of
-from assay.program.stages import Plan, cut
 from assay.program.state import begin_roots, state_root
-from assay.protocol.types import JobId
-from assay.solver.crew_dispute import Received, _replay, lie_in, rebuilt
+from assay.solver.crew_dispute import _replay, lie_in, rebuilt
 from assay.solver.crew_orders import Lie
 from assay.solver.crew_task import CrewTask
 from assay.training.job import JobArtifacts
-from tests.fakes.crews import crew_of
-from tests.unit.solver.test_crew_task import REFERENCE, SEED, SEGMENT, SHARD, STEPS, Books
+from tests.unit.solver.test_crew_task import REFERENCE, SEED, SHARD, STEPS, tasks_of
 from tests.unit.solver.test_crew_task import job as job
 
 
@@ -85,35 +80,6 @@ class Falsely:
         return self._executor.step(state, context, receive, other)
 
 
-def tasks_of(
-    job: JobArtifacts, folder: Path, kinds: list[type[CrewTask]], received: str = "received"
-) -> tuple[Plan, list[CrewTask], Sequence[Crew]]:
-    plan, roots = cut(job.inner, 3), begin_roots(job.genesis)()
-    steps = steps_of(job.inner, StepContext(job.records, SEED, SHARD, 0), STEPS)
-    crews, tasks = crew_of(folder, 3, 30.0), []
-    for crew, stage, kind in zip(crews, plan.stages, kinds, strict=True):
-        own = folder / str(crew.member)
-        task = kind(
-            plan,
-            crew,
-            [job.genesis[slot] for slot in stage.slots],
-            roots,
-            steps,
-            SEGMENT,
-            own / "saved",
-            SEGMENT,
-            place=(JobId(bytes(32)), 0, SHARD),
-            attempt=0,
-            books=Books(crew.member),
-            blocks=BlockStore(own / "store"),
-            received=Received(own / received),
-        )
-        for number in range(3) if crew.member == 0 else (crew.member,):
-            task.received.begin(number, [job.genesis[slot] for slot in plan.stages[number].slots])
-        tasks.append(task)
-    return plan, tasks, crews
-
-
 def run_all(tasks: list[CrewTask], before: float = 0.0) -> list[Segment]:
     """What each member's run ends with; the first one begins so many seconds before the others."""
 
@@ -130,7 +96,7 @@ def said_by(segment: Segment) -> list[list[bytes]]:
 
 
 def test_attack_T72_an_abandoned_run_takes_no_members_defence(job: JobArtifacts, tmp_path: Path) -> None:
-    plan, tasks, _ = tasks_of(job, tmp_path, [Abandons, CrewTask, CrewTask])
+    plan, tasks = tasks_of(job, tmp_path, [Abandons, CrewTask, CrewTask])
     said = said_by(run_all(tasks)[1])
     now = StepContext(job.records, SEED, SHARD, 0)
     for step in range(STEPS):
@@ -139,7 +105,7 @@ def test_attack_T72_an_abandoned_run_takes_no_members_defence(job: JobArtifacts,
 
 
 def test_attack_T72_an_abandoned_run_hides_no_liar(job: JobArtifacts, tmp_path: Path) -> None:
-    plan, tasks, _ = tasks_of(job, tmp_path, [CrewTask, AbandonsAndLies, CrewTask])
+    plan, tasks = tasks_of(job, tmp_path, [CrewTask, AbandonsAndLies, CrewTask])
     said = said_by(run_all(tasks)[0])
     now = StepContext(job.records, SEED, SHARD, 0)
     assert lie_in(tasks[0].received, plan, said, now, WorkerContext(REFERENCE)) == Lie(1, 6)
@@ -149,7 +115,7 @@ def test_attack_T73_a_partial_run_with_another_input_hides_no_defence(
     job: JobArtifacts, tmp_path: Path
 ) -> None:
     """Of the same attempt: its job was rewound after two steps, before anything was committed."""
-    plan, tasks, _ = tasks_of(job, tmp_path, [CrewTask] * 3, "received/0-0-0-ffff000000000000")
+    plan, tasks = tasks_of(job, tmp_path, received="received/0-0-0-ffff000000000000")
     said = said_by(run_all(tasks)[1])
     mine = tmp_path / "1" / "received"
     old = mine / "0-0-0-0000000000000000"
@@ -189,8 +155,8 @@ def strangers(count: int, visit: Callable[[], None]) -> Iterator[None]:
 
 
 def test_attack_T74_a_reset_in_the_backlog_ends_no_accepting(job: JobArtifacts, tmp_path: Path) -> None:
-    _, tasks, crews = tasks_of(job, tmp_path, [CrewTask] * 3)
-    place = crews[0].peers[0]
+    _, tasks = tasks_of(job, tmp_path)
+    place = tasks[0].crew.peers[0]
 
     def visit() -> None:
         one = socket.create_connection((place.host, place.port))
@@ -205,8 +171,8 @@ def test_attack_T74_a_reset_in_the_backlog_ends_no_accepting(job: JobArtifacts, 
 
 
 def test_attack_T74_strangers_that_say_nothing_hold_nobody_up(job: JobArtifacts, tmp_path: Path) -> None:
-    _, tasks, crews = tasks_of(job, tmp_path, [CrewTask] * 3)
-    place = crews[0].peers[0]
+    _, tasks = tasks_of(job, tmp_path)
+    place = tasks[0].crew.peers[0]
 
     def visit() -> None:
         with socket.create_connection((place.host, place.port), timeout=2) as line:

@@ -92,23 +92,25 @@ class Crew:
         return [list(each) for said in segment.said for each in zip(*said, strict=True)]
 
 
-def trained(
+def tasks_of(
     job: JobArtifacts,
     folder: Path,
-    liar: int | None = None,
-    lies: type[CrewTask] = LyingTask,
+    kinds: Sequence[type[CrewTask]] = (CrewTask,) * 3,
+    *,
     distrusts: tuple[int, int] | None = None,
     attempt: int = 0,
-) -> Crew:
-    """`distrusts`: a member, and whose signatures it refuses. `folder` may have what earlier runs kept."""
+    received: str = "received/0",
+    patience_s: float = 60.0,
+) -> tuple[Plan, list[CrewTask]]:
+    """Three members' tasks. `distrusts`: a member, and whose signatures it refuses. `folder` may have what
+    earlier runs kept."""
     plan, roots = cut(job.inner, 3), begin_roots(job.genesis)()
     keys = Path(mkdtemp(dir=folder))
     steps = steps_of(job.inner, StepContext(job.records, SEED, SHARD, 0), STEPS)
-    tasks, patience_s = [], 60.0 if distrusts is None else 3.0
-    for crew, stage in zip(crew_of(keys, 3, patience_s), plan.stages, strict=True):
+    who, whom = distrusts or (None, None)
+    tasks = []
+    for crew, stage, kind in zip(crew_of(keys, 3, patience_s), plan.stages, kinds, strict=True):
         own = folder / str(crew.member)
-        kind = lies if crew.member == liar else CrewTask
-        who, whom = distrusts or (None, None)
         task = kind(
             plan,
             crew,
@@ -122,11 +124,32 @@ def trained(
             attempt=attempt,
             books=Books(crew.member, whom if crew.member == who else None),
             blocks=BlockStore(own / "store"),
-            received=Received(own / "received" / str(attempt)),
+            received=Received(own / received),
         )
         for number in range(3) if crew.member == 0 else (crew.member,):
             task.received.begin(number, [job.genesis[slot] for slot in plan.stages[number].slots])
         tasks.append(task)
+    return plan, tasks
+
+
+def trained(
+    job: JobArtifacts,
+    folder: Path,
+    liar: int | None = None,
+    lies: type[CrewTask] = LyingTask,
+    distrusts: tuple[int, int] | None = None,
+    attempt: int = 0,
+) -> Crew:
+    """What `tasks_of` end with."""
+    plan, tasks = tasks_of(
+        job,
+        folder,
+        [lies if member == liar else CrewTask for member in range(3)],
+        distrusts=distrusts,
+        attempt=attempt,
+        received=f"received/{attempt}",
+        patience_s=60.0 if distrusts is None else 3.0,
+    )
 
     def run(task: CrewTask) -> Segment | Blame:
         try:
