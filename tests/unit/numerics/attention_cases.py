@@ -7,9 +7,7 @@ of `code` a JSON object: Triton must not interpret then.
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -65,7 +63,7 @@ def found(source: str) -> str:
 def code(source: str, capability: str) -> None:
     """PTX instructions, bytes of stack and of shared memory of the kernels for rows of 512, for a GPU that is
     not there."""
-    from tests.unit.numerics.triton_code import compiled_for, told
+    from tests.unit.numerics.triton_code import compiled_for, usage
 
     module, made = loaded(Path(source)), {}
     cut, _ = attention_triton._blocks(torch.empty(1, 512, 512))
@@ -79,12 +77,7 @@ def code(source: str, capability: str) -> None:
         aligned = [x for x in ("T", "wide") if x in signature]
         warps = int(attention_triton._OPTIONS["num_warps"])
         one = compiled_for(function, signature, dict(constants), int(capability), aligned, num_warps=warps)
-        usage = told(one.asm["cubin"], "cuobjdump", "--dump-resource-usage")
-        made[name] = {
-            "ptx": Counter(re.findall(r"^\s+(?:@\S+ )?([a-z][\w.]+)", one.asm["ptx"], re.MULTILINE)),
-            "stack": int(re.findall(r"STACK:(\d+)", usage)[0]),
-            "shared": one.metadata.shared,
-        }
+        made[name] = usage(one)
     print(json.dumps(made))
 
 

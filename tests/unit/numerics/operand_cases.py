@@ -7,9 +7,7 @@ Usage: `python -m tests.unit.numerics.operand_cases CASE [ARGUMENT ...]` prints 
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -100,7 +98,7 @@ def found(source: str) -> str:
 
 def code(source: str, capability: str) -> None:
     """PTX instructions, registers' spills and shared memory of both kernels, for a GPU that is not there."""
-    from tests.unit.numerics.triton_code import compiled_for, told
+    from tests.unit.numerics.triton_code import compiled_for, usage
 
     module, made = loaded(Path(source)), []
     for function in (module.maxima, module.parts):
@@ -111,10 +109,7 @@ def code(source: str, capability: str) -> None:
             one = compiled_for(
                 function, signature, constants, int(capability), num_warps=operand_triton._WARPS
             )
-            usage = told(one.asm["cubin"], "cuobjdump", "--dump-resource-usage")
-            ptx = re.findall(r"^\s+(?:@\S+ )?([a-z][\w.]+)", one.asm["ptx"], re.MULTILINE)
-            stack = int(re.findall(r"STACK:(\d+)", usage)[0])
-            made.append({"ptx": Counter(ptx), "stack": stack, "shared": one.metadata.shared})
+            made.append(usage(one))
     print(json.dumps(made))
 
 

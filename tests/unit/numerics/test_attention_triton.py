@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,23 +24,14 @@ from assay.numerics.attention_triton import (
     softmax_empty,
 )
 from assay.numerics.native import Unusable
-from tests.unit.numerics.test_product_triton import ROOT, interpreted_only
+from tests.unit.numerics.triton_runs import interpreted_only, said_by
 from tests.unit.planting import planted
 
 SOURCE = Path(attention_triton.__file__).with_name("attention_kernel.py")
 CPU = torch.device("cpu")
 
 
-def said(case: str, *arguments: object, interpret: bool = True) -> str:
-    """What a case says."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.unit.numerics.attention_cases", case]
-    inherited = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    own = {"PYTHONPATH": inherited, **({"TRITON_INTERPRET": "1"} if interpret else {})}
-    done = subprocess.run(
-        [*command, *map(str, arguments)], env={**os.environ, **own}, cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.strip()
+said = partial(said_by, "attention_cases")
 
 
 @interpreted_only

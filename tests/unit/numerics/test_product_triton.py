@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,29 +21,14 @@ from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.native import Unusable
 from assay.numerics.product_triton import HOPPER, TILES, Kernel, Parts, Tile, tile_for
 from tests.unit.numerics.triton_cases import EVERY
+from tests.unit.numerics.triton_runs import interpreted_only, said_by
 from tests.unit.planting import planted
 
-ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(product_triton.__file__).with_name("triton_kernel.py")
 HOPPER_SOURCE = SOURCE.with_name("gluon_kernel.py")
-interpreted_only = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="`make kernels` installs Triton and runs these"
-)
 
 
-def interpreted(case: str, *arguments: object) -> str:
-    """What a case says when Triton interprets."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.unit.numerics.triton_cases", case]
-    inherited = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    done = subprocess.run(
-        [*command, *map(str, arguments)],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": inherited},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.strip()
+interpreted = partial(said_by, "triton_cases")
 
 
 @interpreted_only
@@ -107,13 +91,10 @@ def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wro
 
 def code(capability: int, tile: Tile, source: Path = SOURCE, n: int = 144, k: int = 144) -> dict[str, Any]:
     """What Triton and its assembler make of the kernel for a GPU that is not there."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.unit.numerics.triton_code", source]
     number = [*EVERY, *HOPPER].index(tile)
-    done = subprocess.run(
-        [*map(str, (*command, capability, number, n, k))], cwd=ROOT, capture_output=True, text=True
+    found: dict[str, Any] = json.loads(
+        said_by("triton_code", source, capability, number, n, k, interpret=False)
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 

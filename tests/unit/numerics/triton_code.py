@@ -124,10 +124,20 @@ def told(binary: bytes, tool: str, *options: str) -> str:
     return done.stdout
 
 
+def usage(made: Any) -> dict[str, Any]:
+    """PTX instructions of a compiled kernel, its registers, and bytes of stack and of shared memory."""
+    found = told(made.asm["cubin"], "cuobjdump", "--dump-resource-usage")
+    return {
+        "ptx": Counter(re.findall(r"^\s+(?:@\S+ )?([a-z][\w.]+)", made.asm["ptx"], re.MULTILINE)),
+        "registers": int(re.findall(r"REG:(\d+)", found)[0]),
+        "stack": int(re.findall(r"STACK:(\d+)", found)[0]),
+        "shared": made.metadata.shared,
+    }
+
+
 def main() -> None:
     source, capability, number, n, k = sys.argv[1:]
     made = compiled(source, int(capability), ALL[int(number)], int(n), int(k))
-    usage = told(made.asm["cubin"], "cuobjdump", "--dump-resource-usage")
     assembly = told(made.asm["cubin"], "nvdisasm", "-c")
     sass = re.findall(r"^\s+/\*\w+\*/\s+(?:@\S+ )?([A-Z][\w.]+)", assembly, re.MULTILINE)
     blocks = re.split(r"^\.L_|\bBRA\b", assembly, flags=re.MULTILINE)
@@ -136,12 +146,9 @@ def main() -> None:
     print(
         json.dumps(
             {
-                "ptx": Counter(re.findall(r"^\s+(?:@\S+ )?([a-z][\w.]+)", made.asm["ptx"], re.MULTILINE)),
+                **usage(made),
                 "sass": Counter(sass),
                 "loop": Counter(sass[products[0] : products[-1]]),
-                "registers": int(re.findall(r"REG:(\d+)", usage)[0]),
-                "stack": int(re.findall(r"STACK:(\d+)", usage)[0]),
-                "shared": made.metadata.shared,
                 "moved": sum(n for block, n in words.items() if "MMA" in block),
                 "moved_at_ends": sum(n for block, n in words.items() if "I2F.S64" not in block),
                 "asked": [int(n, 16) for n in re.findall(r"USETMAXREG\S+ (?:UP\d, )?0x(\w+)", assembly)],
