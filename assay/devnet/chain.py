@@ -5,8 +5,10 @@ Contract: for local chains only: the deployer is Anvil's first prefunded account
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
+import time
 from pathlib import Path
 
 from assay.app.devnet_record import STATE_FILE
@@ -23,7 +25,7 @@ from assay.chain.eth.journal import Call, Journal
 from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import Sender
 from assay.devnet.folder import DAMAGED_STATE, DEPLOYER, PREVIOUS_STATE
-from assay.protocol.errors import Ask
+from assay.protocol.errors import Ask, Retry
 from assay.protocol.types import Address, Wei
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,8 @@ GAS_ETHER_WEI = 10 * 10**18
 
 
 STATE_EVERY_S = 10
+QUIET_S = 0.1
+"""Seconds without a block after which none is being mined."""
 
 
 def start_chain(home: Path, block_time_s: float, genesis_s: int, port: int = 0) -> Anvil:
@@ -73,6 +77,22 @@ def _start(home: Path, block_time_s: float, genesis_s: int, port: int) -> Anvil:
             extra=("--mixed-mining",),
         )
     )
+
+
+def stop_mining(rpc_url: str, patience_s: float = 5.0) -> None:
+    """Stops mining, and waits for the block that is being mined.
+
+    Anvil writes accounts and blocks one after the other. A block that is mined in between changes the
+    accounts, and is not among the blocks that it resumes with.
+    """
+    rpc = HttpRpc(rpc_url)
+    deadline = time.monotonic() + patience_s
+    with contextlib.suppress(Retry):  # the chain is gone, or does not answer
+        rpc.request("evm_setIntervalMining", [0])
+        last, now = -1, rpc.eth.block_number
+        while now != last and time.monotonic() < deadline:
+            time.sleep(QUIET_S)
+            last, now = now, rpc.eth.block_number
 
 
 def go_on_in_time(rpc_url: str) -> None:

@@ -304,7 +304,11 @@ def stop_nodes(home: Path, nodes: Iterable[NodeRecord], timeout_s: float = 15.0)
 
 def stop_chain(home: Path, devnet: Devnet, dump_s: float = 60.0) -> int:
     """Stops the chain's process, which writes its state; returns the number of processes."""
+    from assay.devnet.chain import stop_mining
+
     pids = [devnet.chain_pid] if runs(devnet.chain_pid, str(home.resolve() / STATE_FILE)) else []
+    if pids:
+        stop_mining(devnet.rpc_url)
     return _stop(pids, signal.SIGINT, dump_s)  # SIGINT alone lets it write its state
 
 
