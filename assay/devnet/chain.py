@@ -36,6 +36,8 @@ GAS_ETHER_WEI = 10 * 10**18
 
 
 STATE_EVERY_S = 10
+FORGOTTEN = 129
+"""Blocks after which a seed needs no header (docs/protocol.md, 4.5)."""
 QUIET_S = 0.1
 """Seconds without a block after which none is being mined."""
 
@@ -96,13 +98,16 @@ def stop_mining(rpc_url: str, patience_s: float = 5.0) -> None:
 
 
 def go_on_in_time(rpc_url: str) -> None:
-    """Sets a resumed chain's time to its last block's, so that no deadline passed while it was down.
+    """Sets a resumed chain's time to its last block's, so that no deadline passed while it was down, and
+    mines `FORGOTTEN` blocks at that time.
 
-    (Anvil would restart at the time of its first block.)
+    Anvil would restart at the time of its first block. And its BLOCKHASH gives other hashes of the blocks
+    before, so that no header of theirs can be shown for a claim's seed.
     """
     rpc = HttpRpc(rpc_url)
     last = rpc.eth.get_block("latest")["timestamp"]
     rpc.request("evm_setTime", [(last + 1) * 1000])
+    rpc.request("anvil_mine", [FORGOTTEN, 0])
 
 
 def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
