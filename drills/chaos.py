@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -43,6 +44,9 @@ TOK = 10**18
 TIMES = {**LOCAL, "task": "400s", "straggler": "600s", "outer": "20s", "vote": "300s", "move": "200s"}
 TIMES["window"] = "20s"
 """Longer than consecutive strikes on one node can last."""
+UNSETTLED, STAKE_TOK = 16, 2_130
+"""Rounds that a false accusation holds up without stopping the others, which take about as long as its
+longest move; and the stake that so many need (docs/protocol.md, 3.1)."""
 BUDGET_A_ROUND = 130
 """Budget in tokens per round."""
 NODES = (3, 3, 2)
@@ -268,7 +272,13 @@ FAULTS: dict[str, Fault] = {
 def job_text(rounds: int, steps: int) -> str:
     """Job file of a small network on scikit-learn's digits, in two shards."""
     text = template("mlp", source="digits", rounds=rounds, times=TIMES)
-    return text.replace("steps_per_round = 64", f"steps_per_round = {steps}")
+    for name, value in (
+        ("steps_per_round", str(steps)),
+        ("max_unsettled_rounds", str(UNSETTLED)),
+        ("solver_stake", f'"{STAKE_TOK}tok"'),
+    ):
+        text = re.sub(rf"(?m)^{name} = [^ \n]*", f"{name} = {value}", text)
+    return text
 
 
 def lineup() -> list[NodeSpec]:
@@ -278,8 +288,8 @@ def lineup() -> list[NodeSpec]:
     return [
         replace(
             told(node, *own.get(node.name, ())),
-            tokens=Wei(20 * node.tokens),
-            stake=Wei(10 * node.stake),
+            tokens=Wei(80 * node.tokens),
+            stake=Wei(40 * node.stake),
         )
         for node in default_nodes(*NODES)
     ]
