@@ -29,6 +29,8 @@ from assay.protocol.errors import Stop
 MAX_MEMBERS = 8
 SLACK = 1.2
 """Accepted weight of the heaviest stage, relative to the best cut, in return for less traffic."""
+IDLE = 0.5
+"""Accepted weight of any stage, relative to the same, if there is such a cut."""
 
 
 class NoCut(Stop):
@@ -216,8 +218,8 @@ def _at_peak(program: Program) -> set[int]:
 
 
 def _ends(weights: tuple[list[float], list[float]], crossing: Sequence[int], parts: int) -> list[int]:
-    """End of each part of the keys. The heaviest part is at most `SLACK` times the lightest possible; under
-    that bound the fewest bytes cross."""
+    """End of each part of the keys. The heaviest part is at most `SLACK` times the lightest possible, and
+    every part at least `IDLE` times that where it can be; under these bounds the fewest bytes cross."""
     count = len(crossing) - 1
     if count < parts:
         raise NoCut(
@@ -231,10 +233,14 @@ def _ends(weights: tuple[list[float], list[float]], crossing: Sequence[int], par
 
     lightest, _ = _best(count, parts, lambda value, start, end: max(value, weight(start, end)))
 
-    def bytes_in(value: float, start: int, end: int) -> float:
-        return value + crossing[end - 1] if weight(start, end) <= SLACK * lightest else inf
+    def fewest_bytes(least: float) -> tuple[float, list[int]]:
+        def bytes_in(value: float, start: int, end: int) -> float:
+            return value + crossing[end - 1] if least <= weight(start, end) <= SLACK * lightest else inf
 
-    return _best(count, parts, bytes_in)[1]
+        return _best(count, parts, bytes_in)
+
+    crossed, ends = fewest_bytes(IDLE * lightest)
+    return ends if crossed < inf else fewest_bytes(0.0)[1]
 
 
 def _best(count: int, parts: int, extended: Callable[[float, int, int], float]) -> tuple[float, list[int]]:

@@ -77,6 +77,15 @@ def test_layers_stay_whole_and_loads_are_even(
         assert cost.peak_bytes < 0.5 * whole.peak_bytes
 
 
+def test_no_member_is_idle_where_layers_do_not_divide_evenly() -> None:
+    model = models.build(models.GptConfig(n_layer=9, n_head=2, d_model=32, context=CONTEXT), 1)
+    program = built(model, AdamW(0.01), corpus(CONTEXT)).inner
+    whole = measure(program).operations
+    for members in (6, 8):
+        least = min(measure(stage.program).operations for stage in cut(program, members).stages)
+        assert members * least > 0.4 * whole
+
+
 def test_bytes_between_members_are_counted_on_both_sides(
     gpt: tuple[Program, list[torch.Tensor], StepContext],
 ) -> None:
