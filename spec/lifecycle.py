@@ -4,8 +4,8 @@ Contract: ``transition(market, event, by, now)`` returns the next market and nev
 raises ``Refused`` with the name of the contracts' custom error where they revert. No sequence of events
 changes ``market.funds.ledger.supply``.
 
-Not modelled: other tokens than ours, and gas. A verdict is always delivered at once, and one `void` or
-`freeSeats` always suffices; the contracts need another one for each 64 rewinds that left the claim standing.
+Not modelled: other tokens than ours, and gas. One `void` or `freeSeats` always suffices; the contracts need
+another one for each 64 rewinds that left the claim standing.
 
 Source: ``contracts/src``; ``tests/twin`` compares the two after every event.
 """

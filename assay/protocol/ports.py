@@ -418,10 +418,6 @@ class Market(MarketView, Protocol):
         """Makes a move in a game whose state is `game`."""
         ...
 
-    def deliver(self, intent: str, game_id: int) -> TxResult:
-        """Delivers a verdict that could not be delivered when the game ended."""
-        ...
-
     def demand(
         self,
         intent: str,

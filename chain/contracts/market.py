@@ -293,10 +293,6 @@ class ChainMarket(ChainView):
         due = None if isinstance(move, Timeout) else self._due(self._due_of_move, game)
         return self.do(intent, "Court", function, *arguments, due=due)
 
-    def deliver(self, intent: str, game_id: int) -> TxResult:
-        """Delivers a verdict that could not be delivered when the game ended."""
-        return self.do(intent, "Court", "deliver", game_id, self.game(game_id).game)
-
     # Availability and deadlines
 
     def demand(

@@ -24,7 +24,7 @@ _ARTIFACTS = {"Token": "AssayToken", "CrewsCourt": "Court"}
 """Artifacts of contracts with another name."""
 _VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Keys")
 _CREW = ("Crews", "Token", "Vault", "Stakes", "Jobs", "Tasks", "Court")
-_CREWS = ("Token", "Vault", "Jobs", "Tasks", "CrewsCourt", "Crew")
+_CREWS = ("Token", "Vault", "Jobs", "Tasks", "CrewsCourt", "Crew", "Clock")
 _EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "Clock")
 
 

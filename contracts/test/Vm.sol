@@ -34,6 +34,7 @@ interface Vm {
     function expectEmit(address emitter) external;
     function expectCall(address callee, bytes calldata data) external;
     function mockCall(address callee, bytes calldata data, bytes calldata result) external;
+    function mockCallRevert(address callee, bytes calldata data, bytes calldata why) external;
     function recordLogs() external;
     function getRecordedLogs() external returns (Log[] memory);
     function label(address account, string calldata name) external;

@@ -295,9 +295,6 @@ class FakeMarket:
         event = e.Demand(claim, segment_end, state_root, tuple(proof), tuple(places))
         return self._once(intent, "demand", event, lambda: self.market_state.rules.demands_made)
 
-    def deliver(self, intent: str, game_id: int) -> TxResult:
-        raise NotImplementedError
-
     # -- writes that are their event
 
     tick = _write("tick", e.Tick)

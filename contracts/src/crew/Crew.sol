@@ -122,22 +122,25 @@ contract Crew is ICrew {
     function finish(Invitation calldata invitation) external known(invitation) {
         Member[] calldata members = invitation.members;
         _pay(members);
-        uint256 left = STAKES.finishUnbond(Role.SOLVER, 0);
-        _hold(left);
+        VAULT.withdraw(address(this), STAKES.finishUnbond(Role.SOLVER, 0));
+        uint256 left = TOKEN.balanceOf(address(this)); // with the bonds of accusations
+        TOKEN.forceApprove(address(VAULT), left);
         // That request cannot be finished again, so nothing is given twice. The leader gets what is left in the end, less half
         // of what the others are charged with: a leader that has its own crew convicted gains nothing by it.
         uint256 others;
         for (uint256 i = members.length; i > 0;) {
             --i;
-            (uint256 charged, uint256 games) = CREWS.charged(address(this), i);
+            (uint256 charged, uint256 won, uint256 games) = CREWS.charged(address(this), i);
             if (games > 0) revert GamesOpen(i);
-            uint256 amount = i > 0 ? invitation.stake - charged : left - others / 2;
+            uint256 amount = i > 0 ? invitation.stake + won - charged : left - others / 2;
             if (i > 0) others += charged;
             left -= amount;
             emit Refunded(i, amount);
             VAULT.deposit(members[i].account, amount);
         }
-        if (left > 0) ERC20Burnable(address(TOKEN)).burn(left);
+        if (left == 0) return;
+        // What a token does not burn stays here, where nobody can move it.
+        try ERC20Burnable(address(TOKEN)).burn(left) {} catch {}
     }
 
     function lost() public view returns (uint256) {
@@ -152,19 +155,15 @@ contract Crew is ICrew {
         if (rest == 0) return;
         emit Paid(rest);
         uint256 amount = rest;
-        _hold(amount);
+        // To be put into the members' balances: no token is sent to them, so none can hinder it.
+        VAULT.withdraw(address(this), amount);
+        TOKEN.forceApprove(address(VAULT), amount);
         for (uint256 i = members.length - 1; i > 0; --i) {
             uint256 part = amount * members[i].share / WHOLE;
             rest -= part;
             VAULT.deposit(members[i].account, part);
         }
         VAULT.deposit(members[0].account, rest);
-    }
-
-    /// @dev Out of the crew's free balance, to be put into its members': no token is sent to them, so none can hinder it.
-    function _hold(uint256 amount) private {
-        VAULT.withdraw(address(this), amount);
-        TOKEN.forceApprove(address(VAULT), amount);
     }
 
     /// @dev As `packed` wrote it.

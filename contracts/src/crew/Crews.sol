@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClock} from "../interfaces/IClock.sol";
 import {Context, Cursor, Game, ICourt, Params} from "../interfaces/ICourt.sol";
 import {ICrew, ICrews, Invitation, Member, Said, Transcript} from "../interfaces/ICrews.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
@@ -8,6 +9,7 @@ import {IVault} from "../interfaces/IVault.sol";
 import {Claim, ClaimStatus, Kind, Phase, Terms} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
+import {Deadlines} from "../market/Deadlines.sol";
 import {Own} from "./Crew.sol";
 import {Invitations} from "./Invitations.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
@@ -18,15 +20,16 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {LibClone} from "solady/utils/LibClone.sol";
 
 /// @notice See ICrews. Nothing of the market knows this contract: a crew is an account like any other to it.
-contract Crews is ICrews, EIP712 {
+contract Crews is ICrews, EIP712, Deadlines {
     using Invitations for Invitation;
     using SafeCast for uint256;
     using SafeERC20 for IERC20;
 
     /// @dev One slot.
     struct Book {
-        uint128 charged;
-        uint128 games; // open ones
+        uint112 charged;
+        uint112 won; // bonds
+        uint32 games; // open ones
     }
 
     uint256 private constant MAX_MEMBERS = 8;
@@ -49,9 +52,15 @@ contract Crews is ICrews, EIP712 {
     mapping(address crew => mapping(uint256 member => Book)) private books;
     mapping(bytes32 claimId => uint256) private claims;
 
-    constructor(IERC20 token, IVault vault, address jobs, ITasks tasks, ICourt court, address implementation)
-        EIP712("Assay Crews", "1")
-    {
+    constructor(
+        IERC20 token,
+        IVault vault,
+        address jobs,
+        ITasks tasks,
+        ICourt court,
+        address implementation,
+        IClock clock
+    ) EIP712("Assay Crews", "1") Deadlines(clock) {
         TOKEN = token;
         VAULT = vault;
         JOBS = jobs;
@@ -107,7 +116,9 @@ contract Crews is ICrews, EIP712 {
         game.params.shard = claim.shard;
         gameId = COURT.open(game);
         emit Accused(gameId, transcript.crew, transcript.member, game.context.step);
-        TOKEN.safeTransferFrom(msg.sender, address(this), t.challengeBond);
+        // To the crew, which pays it out with the stakes: no token can keep a game from ending. Of 96 bits, as stakes are, so that
+        // no book overflows in `resolve`.
+        TOKEN.safeTransferFrom(msg.sender, transcript.crew, uint256(t.challengeBond).toUint96());
     }
 
     function resolve(uint256 gameId, Game calldata game, bool challengerWon) external {
@@ -117,25 +128,24 @@ contract Crews is ICrews, EIP712 {
         Book memory book = books[crew][member];
         --book.games;
         uint256 amount;
-        if (challengerWon && claims[game.params.claimId] & PAID == 0) {
+        if (!challengerWon) {
+            book.won += uint256(t.challengeBond).toUint112();
+        } else if (claims[game.params.claimId] & PAID == 0) {
             claims[game.params.claimId] |= PAID;
             amount = t.solverStake;
-            book.charged += amount.toUint128();
+            book.charged += amount.toUint112();
         }
         books[crew][member] = book;
         emit Judged(gameId, crew, member, challengerWon, amount);
-        address winner = challengerWon ? game.cursor.challenger : game.cursor.defender;
-        // Into the ledger: a token that refuses somebody must not keep a crew's game from ending.
-        VAULT.deposit(winner, t.challengeBond);
     }
 
     function consentOf(Invitation calldata invitation) external view returns (bytes32) {
         return _hashTypedDataV4(invitation.id());
     }
 
-    function charged(address crew, uint256 member) external view returns (uint256 amount, uint256 games) {
+    function charged(address crew, uint256 member) external view returns (uint256, uint256, uint256) {
         Book storage book = books[crew][member];
-        return (book.charged, book.games);
+        return (book.charged, book.won, book.games);
     }
 
     function accused(bytes32 claimId, uint256 member) external view returns (bool) {
@@ -169,7 +179,7 @@ contract Crews is ICrews, EIP712 {
         bool same = claim.round == transcript.round && claim.attempt == transcript.attempt;
         if (!theirs || !same || status.phase != Phase.CONVICTED) revert WrongClaim();
         uint64 end = status.since + window;
-        if (block.timestamp > end) revert WindowClosed(end);
+        if (_passed(end)) revert WindowClosed(end);
     }
 
     /// @dev A game between the caller and the member, on what the member has signed of one step of its stage. It carries all that

@@ -71,9 +71,12 @@ library Bisection {
             revert ICourt.WrongChildren();
         }
         next = cursor;
-        next.level = cursor.level - height;
         next.digest = digest;
-        next.index = cursor.index + (uint64(child) << next.level);
+        unchecked {
+            // INVARIANT: height <= level <= 32, and index < 2^32.
+            next.level = cursor.level - height;
+            next.index = cursor.index + (uint64(child) << next.level);
+        }
         next.revealed = 0;
     }
 

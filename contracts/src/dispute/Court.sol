@@ -29,8 +29,6 @@ contract Court is ICourt, Deadlines {
     /// @dev The next game's id. It starts at 1, so that no game pays for a slot that was zero, and no id is 0.
     uint256 private _nextId = 1;
     mapping(uint256 gameId => bytes32) private _hashes;
-    /// @dev keccak256(game.hash(), challengerWon) of a verdict that Challenges could not take.
-    mapping(uint256 gameId => bytes32) private _undelivered;
 
     constructor(
         address challenges,
@@ -273,15 +271,6 @@ contract Court is ICourt, Deadlines {
         _decide(gameId, game, !Bisection.challengerMoves(game.cursor.phase), "timeout");
     }
 
-    function deliver(uint256 gameId, Game calldata game) external {
-        bytes32 kept = _undelivered[gameId];
-        bool challengerWon = kept == keccak256(abi.encode(game.hash(), true));
-        bool defenderWon = kept == keccak256(abi.encode(game.hash(), false));
-        if (!challengerWon && !defenderWon) revert NothingToDeliver(gameId);
-        delete _undelivered[gameId];
-        IChallenges(CHALLENGES).resolve(gameId, game, challengerWon);
-    }
-
     function gameHash(uint256 gameId) external view returns (bytes32) {
         return _hashes[gameId];
     }
@@ -323,16 +312,11 @@ contract Court is ICourt, Deadlines {
 
     // ---- verdicts and phases
 
-    /// @dev The verdict stands before anyone is told, and whatever happens to the telling.
     function _decide(uint256 gameId, Game calldata game, bool challengerWon, string memory reason) private {
         delete _hashes[gameId];
         emit GameDecided(gameId, game.params.claimId, challengerWon, reason);
-        try IChallenges(CHALLENGES).resolve(gameId, game, challengerWon) {}
-        catch {
-            // Too little gas was sent along, or worse: anyone may try again.
-            _undelivered[gameId] = keccak256(abi.encode(game.hash(), challengerWon));
-            emit Undelivered(gameId, challengerWon);
-        }
+        // INVARIANT: takes every verdict. It calls no token, and what it does is bounded.
+        IChallenges(CHALLENGES).resolve(gameId, game, challengerWon);
     }
 
     // ---- trees and elements

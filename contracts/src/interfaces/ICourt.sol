@@ -95,7 +95,6 @@ interface ICourt {
     error MissingInput(uint32 input, uint256 element);
     error MalformedNode();
     error UnknownOperation(uint8 op);
-    error NothingToDeliver(uint256 gameId);
 
     event GameOpened(uint256 indexed gameId, bytes32 indexed claimId, Game game);
     /// @dev The game's new context and cursor.
@@ -105,7 +104,6 @@ interface ICourt {
     event LeafRevealed(uint256 indexed gameId, Cursor cursor, bytes data);
     /// @dev `reason`: "timeout", "children", "output", "padding", "leaf" (not canonical) or "arithmetic".
     event GameDecided(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, string reason);
-    event Undelivered(uint256 indexed gameId, bool challengerWon);
 
     /// @notice Start a game. Only the Challenges contract.
     /// @param game as the accusation makes it; the Court sets its phase, leaves and deadline
@@ -230,8 +228,6 @@ interface ICourt {
     ) external;
     /// @notice Anyone, once the clock has run out: whoever had to move loses.
     function timeout(uint256 gameId, Game calldata game) external;
-    /// @notice Anyone: hand over a verdict that the Challenges contract could not take when it fell (too little gas).
-    function deliver(uint256 gameId, Game calldata game) external;
     /// @notice keccak256(contextHash ‖ cursor) of a game that runs; 0: there is none.
     function gameHash(uint256 gameId) external view returns (bytes32);
 }

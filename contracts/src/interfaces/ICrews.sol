@@ -78,7 +78,8 @@ interface ICrew {
     /// @notice Member, while nothing is locked: begin to unbond all that is left. Nothing can be locked after that.
     function dissolve(Invitation calldata invitation, uint256 member) external;
     /// @notice Anyone, once that is due and no accusation is open: give each its stake back, less what it is charged with; the
-    /// leader's also less what nobody is, and less half of what the others are, which is burnt.
+    /// leader's also less what nobody is, and less half of what the others are, which is burnt. The bonds of accusations go to
+    /// their winners with it.
     function finish(Invitation calldata invitation) external;
     /// @notice What has been lost in all.
     function lost() external view returns (uint256);
@@ -111,8 +112,9 @@ interface ICrews {
     /// @notice Leader: form a crew of 2 to 8 members, whose shares are 10,000 together, which takes the shard at once.
     /// `consents`: the other members' signatures, in order. Each member has allowed this contract its stake.
     function form(Invitation calldata invitation, bytes[] calldata consents) external returns (address crew);
-    /// @notice The crew's leader, for challengeWindow after a task of the crew was convicted: a step of a member's transcript of
-    /// it is false. Once for each claim and member. Takes the job's challengeBond, which goes to the winner's free balance.
+    /// @notice The crew's leader, until challengeWindow after the conviction of a task of the crew has passed by the Clock: a step
+    /// of a member's transcript of it is false. Once for each claim and member. Takes the job's challengeBond, which the crew's
+    /// `finish` pays to the winner.
     function accuse(
         Invitation calldata invitation,
         Claim calldata claim,
@@ -120,7 +122,8 @@ interface ICrews {
         bytes calldata signature,
         Said calldata said
     ) external returns (uint256 gameId);
-    /// @notice Called by this contract's Court when a game ends. Of a claim's guilty members the first pays for it.
+    /// @notice Called by this contract's Court when a game ends. Of a claim's guilty members the first pays for it. No token is
+    /// called, so that nothing can stop it.
     function resolve(uint256 gameId, Game calldata game, bool challengerWon) external;
     /// @notice Where the crew of an invitation is, or will be.
     function crewOf(Invitation calldata invitation) external view returns (address);
@@ -128,8 +131,11 @@ interface ICrews {
     function consentOf(Invitation calldata invitation) external view returns (bytes32);
     /// @notice What a member signs of its steps.
     function digestOf(Transcript calldata transcript) external view returns (bytes32);
-    /// @notice What a member is charged with in all, and accusations of it that are not decided.
-    function charged(address crew, uint256 member) external view returns (uint256 amount, uint256 games);
+    /// @notice What a member is charged with in all, the bonds of accusations that it has won, and how many are not decided.
+    function charged(address crew, uint256 member)
+        external
+        view
+        returns (uint256 amount, uint256 won, uint256 games);
     /// @notice Whether a member was accused for a claim.
     function accused(bytes32 claimId, uint256 member) external view returns (bool);
 }

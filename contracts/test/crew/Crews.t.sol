@@ -1,143 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Crew} from "../../src/crew/Crew.sol";
-import {Crews} from "../../src/crew/Crews.sol";
-import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
-import {ICrew, ICrews, Invitation, Member, Said, Transcript} from "../../src/interfaces/ICrews.sol";
+import {IClock} from "../../src/interfaces/IClock.sol";
+import {Game} from "../../src/interfaces/ICourt.sol";
+import {ICrew, ICrews, Member, Said, Transcript} from "../../src/interfaces/ICrews.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
-import {Claim, Kind, Phase, ProgramRef, Role, Terms} from "../../src/interfaces/Types.sol";
-import {Merkle} from "../../src/libraries/Merkle.sol";
-import {Vm} from "../Vm.sol";
-import {FakeCourt, Market} from "../market/Market.sol";
+import {Claim, Kind, ProgramRef, Role, Terms} from "../../src/interfaces/Types.sol";
+import {FakeCourt} from "../market/Market.sol";
+import {CrewMarket} from "./CrewMarket.sol";
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {ERC20Burnable} from "@openzeppelin/contracts/token/ERC20/extensions/ERC20Burnable.sol";
 import {LibClone} from "solady/utils/LibClone.sol";
 
 /// @notice A crew as a solver of a market that knows nothing of crews: what it takes, earns, loses, and whose loss that is.
-contract CrewsTest is Market {
-    uint96 private constant STAKE = 220 ether;
-
-    Crews private crews;
-    FakeCourt private ownCourt;
-    ICrew private crew;
-    Invitation private invited;
-    uint256[] private privateKeys;
-
+contract CrewsTest is CrewMarket {
     function setUp() public {
-        setUpMarket();
-        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 2);
-        ownCourt = new FakeCourt(predicted);
-        Crew implementation = new Crew(ICrews(predicted), token, vault, stakes, jobs, tasks, address(court));
-        ICourt itsCourt = ICourt(address(ownCourt));
-        crews = new Crews(token, vault, address(jobs), tasks, itsCourt, address(implementation));
-        assertEq(address(crews), predicted);
-        postJob(aTerms());
-        (invited.jobId, invited.shard, invited.leastPrice) = (jobId, 0, 10 ether);
-        (invited.stake, invited.expiry, invited.plan) = (STAKE, u64(block.timestamp + 1 hours), "plan");
-        uint16[3] memory shares = [uint16(5000), 3000, 2000];
-        for (uint256 i; i < 3; ++i) {
-            privateKeys.push(0xA11CE + i);
-            address who = vm.addr(privateKeys[i]);
-            invited.members.push(Member(who, shares[i], ProgramRef(bytes32(i + 1), 20, 3, 2)));
-            token.transfer(who, 1000 ether);
-            vm.prank(who);
-            token.approve(address(crews), 1000 ether);
-        }
-    }
-
-    function account(uint256 member) private view returns (address) {
-        return invited.members[member].account;
-    }
-
-    function consents() private view returns (bytes[] memory signatures) {
-        uint256 count = invited.members.length;
-        signatures = new bytes[](count - 1);
-        for (uint256 i = 1; i < count; ++i) {
-            signatures[i - 1] = signature(i, crews.consentOf(invited));
-        }
-    }
-
-    function signature(uint256 member, bytes32 digest) private view returns (bytes memory) {
-        (uint8 v, bytes32 r, bytes32 s) = vm.sign(privateKeys[member], digest);
-        return abi.encodePacked(r, s, v);
-    }
-
-    function form() private {
-        bytes[] memory signatures = consents();
-        vm.prank(account(0));
-        crew = ICrew(crews.form(invited, signatures));
-    }
-
-    function commits(Claim memory claim) private returns (Claim memory) {
-        vm.recordLogs();
-        bytes32[] memory ends = segmentEnds(claim);
-        vm.prank(account(0));
-        crew.commit(claim, ends);
-        (claim,,) = abi.decode(committed().data, (Claim, bytes32[], uint64));
-        return claim;
-    }
-
-    /// @dev The crew and a solver hold a shard each, and have committed to round 0.
-    function working() private returns (Claim memory ours, Claim memory other) {
-        form();
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
-        ours = commits(draft(Kind.TASK, 0, 0));
-        other = commitTask(0, 1);
-    }
-
-    function committed() private returns (Vm.Log memory) {
-        Vm.Log[] memory logs = vm.getRecordedLogs();
-        for (uint256 i; i < logs.length; ++i) {
-            if (logs[i].topics[0] == ITasks.Committed.selector) return logs[i];
-        }
-        revert("nothing was committed");
-    }
-
-    function convicted() private returns (Claim memory claim) {
-        (claim,) = working();
-        convictByGame(claim);
-        assertPhase(claim, Phase.CONVICTED);
-    }
-
-    function dissolve() private {
-        vm.prank(account(1));
-        crew.dissolve(invited, 1);
-        skip(UNBOND_DELAY);
-    }
-
-    function transcript(uint8 member, Claim memory claim)
-        private
-        view
-        returns (Transcript memory t, Said memory said)
-    {
-        bytes32[] memory leaves = new bytes32[](2);
-        leaves[0] = Merkle.leaf(abi.encodePacked(bytes32("in"), bytes32("middle")));
-        leaves[1] = Merkle.leaf(abi.encodePacked(bytes32("middle"), bytes32("out")));
-        said = Said(1, "middle", "out", memberProof(leaves, 1));
-        t = Transcript(address(crew), member, claim.round, claim.attempt, 40, 2, Merkle.root(leaves));
-    }
-
-    function accuse(uint8 member, Claim memory claim) private returns (uint256) {
-        (Transcript memory t, Said memory said) = transcript(member, claim);
-        return accuse(claim, t, said, "");
-    }
-
-    function accuse(Claim memory claim, Transcript memory t, Said memory said, bytes memory refused)
-        private
-        returns (uint256 gameId)
-    {
-        bytes memory signed_ = signature(t.member, crews.digestOf(t));
-        vm.startPrank(account(0));
-        token.approve(address(crews), 30 ether);
-        if (refused.length > 0) vm.expectRevert(refused);
-        gameId = crews.accuse(invited, claim, t, signed_, said);
-        vm.stopPrank();
-    }
-
-    function refuses(uint8 member, Claim memory claim, bytes memory why) private {
-        (Transcript memory t, Said memory said) = transcript(member, claim);
-        accuse(claim, t, said, why);
+        setUpCrew();
     }
 
     function assertRefunds(uint256 a, uint256 b, uint256 c) private {
@@ -470,17 +349,53 @@ contract CrewsTest is Market {
             uint256 snapshot = vm.snapshotState();
             ownCourt.decide(accuse(i, convicted()), true);
             dissolve();
-            if (i == 1) assertRefunds(STAKE - 50 ether, STAKE - 100 ether, STAKE);
-            else assertRefunds(STAKE - 50 ether, STAKE, STAKE - 100 ether);
+            if (i == 1) assertRefunds(STAKE - 50 ether + BOND, STAKE - 100 ether, STAKE);
+            else assertRefunds(STAKE - 50 ether + BOND, STAKE, STAKE - 100 ether);
             vm.revertToState(snapshot);
         }
     }
 
     function test_AMemberWhoseTranscriptIsTruePaysNothingAndGetsTheBond() public {
         ownCourt.decide(accuse(1, convicted()), false);
-        assertEq(free(account(1)), 30 ether);
         dissolve();
-        assertRefunds(STAKE - 100 ether, STAKE, STAKE);
+        assertRefunds(STAKE - 100 ether, STAKE + BOND, STAKE);
+    }
+
+    /// @notice What a token does not burn stays with the crew, of which nobody can take anything any more.
+    function test_ATokenThatDoesNotBurnHoldsNoRefundUp() public {
+        ownCourt.decide(accuse(1, convicted()), true);
+        dissolve();
+        vm.mockCallRevert(address(token), abi.encodePacked(ERC20Burnable.burn.selector), "");
+        uint256 leaders = free(account(0));
+        crew.finish(invited);
+        assertEq(free(account(0)) - leaders, STAKE - 50 ether + BOND);
+        assertEq(free(account(1)), STAKE - 100 ether);
+        assertEq(free(account(2)), STAKE);
+        assertEq(token.balanceOf(address(crew)), 50 ether);
+        crew.pay(invited);
+        assertEq(token.balanceOf(address(crew)), 50 ether);
+    }
+
+    /// @notice A verdict calls no token, so none can keep an accusation from ending.
+    function test_ATokenThatMovesNothingHoldsNoVerdictUp() public {
+        uint256 game = accuse(1, convicted());
+        vm.mockCallRevert(address(token), abi.encodePacked(IERC20.transfer.selector), "");
+        vm.mockCallRevert(address(token), abi.encodePacked(IERC20.transferFrom.selector), "");
+        ownCourt.decide(game, true);
+        (uint256 amount,, uint256 games) = crews.charged(address(crew), 1);
+        assertEq(amount, 100 ether);
+        assertEq(games, 0);
+    }
+
+    /// @notice The chain makes no block until the window's time is over.
+    function test_ALeaderAccusesAfterAHalt() public {
+        Claim memory claim = convicted();
+        uint64 end = u64(block.timestamp) + 500;
+        vm.warp(end + 1 hours);
+        vm.mockCall(address(clock), abi.encodeCall(IClock.time, ()), abi.encode(end));
+        accuse(1, claim);
+        vm.mockCall(address(clock), abi.encodeCall(IClock.time, ()), abi.encode(end + 1));
+        refuses(2, claim, abi.encodeWithSelector(ICrews.WindowClosed.selector, end));
     }
 
     function test_AConvictionIsChargedOnce() public {
@@ -490,7 +405,7 @@ contract CrewsTest is Market {
         ownCourt.decide(first, true);
         ownCourt.decide(second, true);
         dissolve();
-        assertRefunds(STAKE - 50 ether, STAKE - 100 ether, STAKE);
+        assertRefunds(STAKE - 50 ether + 2 * BOND, STAKE - 100 ether, STAKE);
     }
 
     /// @notice Two claims of the crew fall, and the member has lied in the first: it pays for that one alone.
@@ -512,7 +427,7 @@ contract CrewsTest is Market {
         accuse(first, t, said, abi.encodePacked(ICrews.WrongClaim.selector));
         tasks.void(other);
         dissolve();
-        assertRefunds(250 ether, 300 ether, 400 ether);
+        assertRefunds(250 ether + BOND, 300 ether, 400 ether);
     }
 
     /// @notice However the leader and a puppet play, each member is accused once for a claim, within its window; the rest is games.
@@ -532,7 +447,7 @@ contract CrewsTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ICrew.GamesOpen.selector, 2));
         crew.finish(invited);
         ownCourt.decide(game, false);
-        assertRefunds(STAKE - 100 ether, STAKE, STAKE);
+        assertRefunds(STAKE - 100 ether, STAKE + BOND, STAKE + BOND);
     }
 
     function test_NobodyIsAccusedOfWhatWasNotLost() public {
@@ -571,7 +486,7 @@ contract CrewsTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ICrew.GamesOpen.selector, 1));
         crew.finish(invited);
         ownCourt.decide(gameId, true);
-        assertRefunds(STAKE - 50 ether, STAKE - 100 ether, STAKE);
+        assertRefunds(STAKE - 50 ether + BOND, STAKE - 100 ether, STAKE);
     }
 
     /// @notice A leader loses a game to its own puppet, or commits what it knows to be wrong and convicts that first, and lets a

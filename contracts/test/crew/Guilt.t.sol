@@ -25,15 +25,6 @@ contract JobsFake {
     }
 }
 
-/// @notice Keeps what is deposited.
-contract VaultFake {
-    mapping(address account => uint256) public free;
-
-    function deposit(address account, uint256 amount) external {
-        free[account] += amount;
-    }
-}
-
 /// @notice Says that every claim was convicted just now.
 contract TasksFake {
     function status(bytes32) external view returns (ClaimStatus memory s) {
@@ -50,7 +41,6 @@ contract GuiltTest is CourtGame {
     AssayToken private token = AssayToken(deployed("AssayToken", abi.encode(address(this), 1000 ether)));
     JobsFake private jobs = new JobsFake();
     Crews private crews;
-    IVault private vault = IVault(address(new VaultFake()));
     Invitation private invited;
     address private crew;
     uint256 private memberKey;
@@ -72,6 +62,7 @@ contract GuiltTest is CourtGame {
             )
         );
         ITasks tasks = ITasks(address(new TasksFake()));
+        IVault vault = IVault(makeAddr("vault")); // of which a verdict asks nothing
         Crew implementation = new Crew(
             ICrews(predicted),
             token,
@@ -81,7 +72,7 @@ contract GuiltTest is CourtGame {
             tasks,
             makeAddr("court")
         );
-        crews = new Crews(token, vault, address(jobs), tasks, court, address(implementation));
+        crews = new Crews(token, vault, address(jobs), tasks, court, address(implementation), clock);
         assertEq(address(crews), predicted);
         (defender, memberKey) = makeAddrAndKey("member 1");
         (invited.jobId, invited.shard) = (JOB, s.shard);
@@ -122,16 +113,17 @@ contract GuiltTest is CourtGame {
         for (uint256 i; i < logs.length; ++i) {
             if (logs[i].topics[0] == ICourt.GameOpened.selector) game = abi.decode(logs[i].data, (Game));
         }
-        (, uint256 games) = crews.charged(crew, 1);
+        (,, uint256 games) = crews.charged(crew, 1);
         assertEq(games, 1);
     }
 
     function _assertGuilty(uint256 id, bool guilty) private view {
         assertEq(court.gameHash(id), 0, "the game is over");
-        (uint256 charged, uint256 games) = crews.charged(crew, 1);
+        (uint256 charged, uint256 won, uint256 games) = crews.charged(crew, 1);
         assertEq(games, 0);
         assertEq(charged, guilty ? 100 ether : 0);
-        assertEq(vault.free(guilty ? challenger : defender), 30 ether, "the bond");
+        assertEq(won, guilty ? 0 : 30 ether, "the bond");
+        assertEq(token.balanceOf(crew), 30 ether);
     }
 
     /// @dev The first node beyond the state whose output the next state holds.

@@ -542,20 +542,15 @@ contract CourtTest is CourtGame {
 
     // ---- verdicts
 
-    function test_verdictOutlivesADeafChallengesContract() external {
+    function test_aVerdictThatIsNotTakenEndsNoGame() external {
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         challenges.setClosed(true);
         vm.warp(game.cursor.deadline + 1);
-        vm.expectEmit(address(court));
-        emit ICourt.Undelivered(id, true);
-        court.timeout(id, game);
-        assertEq(court.gameHash(id), 0, "the game is over");
         vm.expectRevert("closed");
-        court.deliver(id, game);
+        court.timeout(id, game);
         challenges.setClosed(false);
-        court.deliver(id, game);
+        court.timeout(id, game);
         assertEq(challenges.verdicts(id), 2);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.NothingToDeliver.selector, id));
-        court.deliver(id, game);
+        assertEq(court.gameHash(id), 0, "the game is over");
     }
 }

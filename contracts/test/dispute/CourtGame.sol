@@ -19,7 +19,7 @@ interface VmFiles {
     function readFileBinary(string calldata path) external view returns (bytes memory);
 }
 
-/// @notice Takes the court's verdicts; refuses them while `closed`, to test that a verdict outlives that.
+/// @notice Takes the court's verdicts; refuses them while `closed`.
 contract ChallengesFake {
     mapping(uint256 => uint256) public verdicts; // 1 = defender won, 2 = challenger won
     bool public closed;

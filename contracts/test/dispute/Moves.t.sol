@@ -52,18 +52,6 @@ contract MovesTest is CourtGame {
         assertEq(game.cursor.index, 39);
     }
 
-    /// @notice A verdict for the defender waits for a deaf Challenges contract as one for the challenger does.
-    function test_aVerdictForTheDefenderIsDeliveredLater() external {
-        (uint256 id, Game memory game) = _open(_newGame(0, 0));
-        game = _revealTrace(id, game, Trees.over(s.honest, 0));
-        challenges.setClosed(true);
-        vm.warp(game.cursor.deadline + 1);
-        court.timeout(id, game);
-        challenges.setClosed(false);
-        court.deliver(id, game);
-        assertEq(challenges.verdicts(id), 1);
-    }
-
     /// @notice A node of the trace is not entered without its encoding, nor a slot of the state opened further.
     function test_aLeafOfTheTraceOrTheStateIsNotPickedWithin() external {
         Tree memory trace = Trees.over(s.honest, 0);

@@ -189,7 +189,7 @@ def test_a_member_that_lied_is_convicted_by_its_stages_program(
     charged = [standing.charged for standing in rig.view().members]
     assert charged == [0, rig.terms.solver_stake, 0]
     lost = rig.terms.solver_stake
-    assert rig.end() == [STAKE - lost // 2, STAKE - lost, STAKE]
+    assert rig.end() == [STAKE - lost // 2 + rig.terms.challenge_bond, STAKE - lost, STAKE]
 
 
 def played(rig: Rig, view: GameView, leader: Replay, liar: Replay) -> GameView:

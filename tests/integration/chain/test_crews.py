@@ -179,7 +179,7 @@ def test_a_member_that_lied_is_charged_alone(rig: Rig) -> None:
     assert charged == [0, rig.terms.solver_stake, 0]
 
     lost = rig.terms.solver_stake
-    assert rig.end() == [STAKE - lost // 2, STAKE - lost, STAKE]
+    assert rig.end() == [STAKE - lost // 2 + rig.terms.challenge_bond, STAKE - lost, STAKE]
 
 
 @pytest.mark.long

@@ -232,4 +232,5 @@ def test_who_flips_one_bit_is_accused_and_loses_its_stake_alone(crew: Crew) -> N
         crew.ok("crew", "leave", str(crew.invitation), account="carol")
         crew.ok("devnet", "warp", "30d")
     back = [now - was for now, was in zip(crew.free(), before, strict=True)]
-    assert back == [stake - lost // 2, stake - lost, stake]
+    bond = read_job_file(crew.job_file).money.challenge_bond
+    assert back == [stake - lost // 2 + bond, stake - lost, stake]

@@ -18,7 +18,7 @@ PLACES = {TASK: "task 0/1"}
 TOK = 10**18
 NOT_TOLD = {
     *("FindingShown", "FindingKept", "Resolved", "BindingConvicted", "GameOpened"),  # another event says it
-    *("Redrawn", "Undelivered"),
+    "Redrawn",
 }
 
 

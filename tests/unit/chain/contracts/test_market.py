@@ -33,7 +33,7 @@ from assay.protocol.dispute import (
     Split,
     Timeout,
 )
-from assay.protocol.encoding import as_tuple, words
+from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import RpcUnreachable, Unknown
 from assay.protocol.game_state import Context, Cursor, Found, Game, GamePhase, Opened, Opening
 from assay.protocol.types import (
@@ -169,16 +169,6 @@ def test_every_write_encodes_for_its_entry_point(
     entry = find(artifacts[INTERFACES[name]].abi, "function", function)
     assert call.data[:4] == selector(entry)
     assert len(decode_arguments(entry["inputs"], call.data[4:])) == len(entry["inputs"])
-
-
-def test_a_verdict_is_delivered_with_the_game_as_it_stood(
-    market: ChainMarket, sender: RecordingSender, node: MarketNode
-) -> None:
-    node.emit("Court", "GameOpened", gameId=7, claimId=D, game=as_tuple(GAME))
-    node.emit("Court", "GameDecided", gameId=7, claimId=D, challengerWon=True, reason="leaf")
-    assert market.deliver("k", 7).effect == "Court.deliver"
-    (call,) = sender.calls
-    assert words(GAME) in call.data
 
 
 def test_writes_that_create_something_return_its_id(

@@ -12,7 +12,6 @@ ONCE_UNSEEN = {
     "Court.sol pickWithin: next.index >= cursor.leaves -> false",
     "Court.sol proveOutput: _enter( gameId, game, game.cursor.phase == GamePhase.PICK_OUTPUT ?"
     " GamePhase.PICK_OUTPUT : GamePhase.PICK_NODE ) -> nothing",
-    "Court.sol deliver: !challengerWon && !defenderWon -> !challengerWon",
     "Elements.sol ofState: decoded.attrs[0] != int256(uint256(game.context.node)) -> false",
     "Elements.sol _named: index.ref >= game.context.node -> false",
     "Elements.sol _record: data.length != game.params.recordSize || opening.path.length != 0"
