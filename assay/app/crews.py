@@ -84,7 +84,7 @@ def _peer(folder: Path, address: str, certificate: str) -> Peer:
     host, _, port = address.rpartition(":")
     text = (folder / certificate).read_text()
     x509.load_pem_x509_certificate(text.encode())
-    return Peer(host, int(port), text)
+    return Peer(host, int(port), text, Path(certificate).stem)
 
 
 def member_of(peers: Sequence[Peer], key: Path) -> int:

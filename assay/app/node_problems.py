@@ -16,7 +16,7 @@ PARTS = ("tick: ", "housekeeping: ")
 
 @dataclass(frozen=True)
 class Trouble:
-    """One problem. `kind`: alarm, chain, error, question, endpoint or lost."""
+    """One problem. `kind`: alarm, chain, error, question, waiting, endpoint or lost."""
 
     kind: str
     text: str
@@ -36,9 +36,9 @@ def troubles(status: Mapping[str, Any]) -> list[Trouble]:
     elif error:
         found.append(Trouble("error", error))
     found += [Trouble("question", f"{what}: {text}") for what, text in _pairs(status, "questions")]
+    found += [Trouble("waiting", text) for text in _list(status, "waiting")]
     found += [Trouble("endpoint", f"{url}: {text}") for url, text in _pairs(status, "endpoints")]
-    lost = status.get("lost")
-    return found + [Trouble("lost", str(text)) for text in (lost if isinstance(lost, list | tuple) else ())]
+    return found + [Trouble("lost", text) for text in _list(status, "lost")]
 
 
 def why_not_ready(status: Mapping[str, Any]) -> str:
@@ -56,3 +56,8 @@ def _pairs(status: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
 
 def _texts(status: Mapping[str, Any], name: str) -> list[str]:
     return [text for _, text in _pairs(status, name)]
+
+
+def _list(status: Mapping[str, Any], name: str) -> list[str]:
+    told = status.get(name)
+    return [str(text) for text in told] if isinstance(told, list | tuple) else []

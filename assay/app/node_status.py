@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from assay.app.crew_activity import activities, in_lines
 from assay.app.ids import SHORT
 from assay.app.invocation import App
 from assay.app.network_addresses import private_peers
@@ -84,6 +85,9 @@ def details(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield _WORDS.get(name, name), shown
     for worker in listed(body):
         yield f"worker {printable(worker.get('device', ''))}", printable(in_words(worker))
+    for activity in activities(body):
+        for name, value in in_lines(activity):
+            yield f"crew: {printable(name)}", printable(value)
     told = body.get("counters")
     for name, value in sorted(told.items()) if isinstance(told, dict) else ():
         if value != 0:

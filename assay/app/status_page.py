@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from assay.app.crew_activity import activities, in_lines
 from assay.app.worker_status import in_words, listed
 
 _STYLE = (
@@ -21,18 +22,22 @@ _STYLE = (
     ".bad{color:#f28b82}}"
 )
 _SHOWN = (
-    *("address", "alarms", "action", "error", "lost", "sleep", "at_risk", "job", "round", "step", "loss"),
-    *("min_price", "operations_per_second", "up_s"),
-    *("workers", "questions", "endpoints", "abandoned", "counters"),
+    *("address", "alarms", "action", "error", "waiting", "lost", "sleep", "at_risk", "job", "round", "step"),
+    *("loss", "min_price", "operations_per_second", "up_s"),
+    *("workers", "crew", "questions", "endpoints", "abandoned", "counters"),
 )
-_BAD = ("alarms", "error", "questions", "endpoints", "lost")
+_BAD = ("alarms", "error", "questions", "waiting", "endpoints", "lost")
 
 
 def status_page(role: str, status: Mapping[str, Any]) -> str:
     """Page of one node; `status` is the content of /status."""
-    known = [name for name in _SHOWN if status.get(name) not in (None, "", {}, [])]
     more = [name for name in status if name not in _SHOWN and name != "role"]
-    values = {**status, "workers": [f"{w['device']}: {in_words(w)}" for w in listed(status)]}
+    values = {
+        **status,
+        "workers": [f"{w['device']}: {in_words(w)}" for w in listed(status)],
+        "crew": [f"{name}: {value}" for activity in activities(status) for name, value in in_lines(activity)],
+    }
+    known = [name for name in _SHOWN if values.get(name) not in (None, "", {}, [])]
     rows = "".join(_row(name, values[name]) for name in (*known, *more))
     title = escape(f"assay {role}")
     return (

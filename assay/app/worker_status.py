@@ -17,7 +17,8 @@ MOST_SHOWN = 64
 
 
 def shown(workers: Iterable[WorkerStatus]) -> tuple[dict[str, Any], ...]:
-    """Status of each worker: device, order and its start, memory, speed, slow paths, and losses."""
+    """Status of each worker: device, order and its start, memory, speed, slow paths, losses, and what a
+    crew's member measures."""
     now_s = time.monotonic()
     return tuple(
         {
@@ -33,6 +34,7 @@ def shown(workers: Iterable[WorkerStatus]) -> tuple[dict[str, Any], ...]:
             "losses": worker.losses,
             "trouble": worker.trouble,
             "slower": list(worker.slower),
+            "crew": dict(worker.crew),
         }
         for worker in workers
     )

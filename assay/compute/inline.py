@@ -52,7 +52,8 @@ class InlinePool:
 
     def status(self) -> tuple[WorkerStatus, ...]:
         """Status of this process, which is idle whenever it can be asked."""
-        return (WorkerStatus(self.context.config.device, orders=self._orders, slower=slow_paths.noted()),)
+        device, crew = self.context.config.device, self.context.crew
+        return (WorkerStatus(device, orders=self._orders, slower=slow_paths.noted(), crew=crew),)
 
     def is_busy(self) -> bool:
         """Always False: no order runs while the caller asks."""

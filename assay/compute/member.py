@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from assay.compute.meter import Meter, packed_size
 from assay.compute.orders import Order, WorkerContext
 from assay.compute.peers import Blame, Crew, Lost
 from assay.compute.stage_progress import Progress, Said, SavedProgress, Told, transcript
@@ -127,11 +128,14 @@ class TrainStage(Order[Segment]):
         last = self.steps.first + self.steps.number
         usable = [step for step in saved.steps() if step <= last and self._goes_on_from(step)]
 
-        def check() -> None:
-            worker.progress(max(done.furthest - self.steps.first, 0), self.steps.number)
+        def tell(meter: Meter) -> None:
+            worker.crew = meter.shown()
+            worker.progress(meter.step - self.steps.first, self.steps.number)
             self._check()
 
-        lines = connect(self.crew, self._run, self.steps.first, usable, self._frames, check)
+        meter = Meter(self.crew, len(self.plan.whole.nodes), tell)
+        meter.step = max(done.furthest, self.steps.first)
+        lines = connect(self.crew, self._run, self.steps.first, usable, self._frames, meter)
         try:
             progress = self._start() if lines.first == self.steps.first else saved.load(lines.first)
             assert progress is not None, "it was read before this member said that it has it"
@@ -142,6 +146,7 @@ class TrainStage(Order[Segment]):
             lines.flush()
         finally:
             lines.close()
+            worker.crew = meter.shown()
             done.sent += sum(line.bytes for line in lines.outgoing.values())
             done.received += sum(line.bytes for line in lines.incoming.values())
         said, indices = tuple(progress.said[: len(progress.roots)]), tuple(progress.indices)
@@ -191,14 +196,14 @@ class TrainStage(Order[Segment]):
         return lambda step: in_a_step if step < end else []
 
     def _frames_of_step(self, member: int) -> list[Frame]:
-        """A member's outputs in a step, then the roots of its stage's state."""
+        """A member's outputs in a step, then its report: the roots of its stage's state, and its times."""
         nodes, theirs = self.plan.whole.nodes, self.plan.stages[member]
         outputs = [
             Frame(node, nodes[node].dtype, nodes[node].shape, nodes[node].bytes)
             for node in theirs.sent
             if self._reads(node)
         ]
-        size = DIGEST * theirs.program.slots
+        size = DIGEST * theirs.program.slots + packed_size(len(self.plan.stages))
         return [*outputs, Frame(len(nodes), DType.U8, (size,), size)]
 
     def _train(
@@ -213,6 +218,8 @@ class TrainStage(Order[Segment]):
         """Advances a progress to the last step. Raises Blame."""
         context, first = self.steps.context(self.plan.whole), self.steps.first
         while (count := progress.step - first) < self.steps.number:
+            lines.meter.begin(progress.step, count // self.segment_steps, lines.sent)
+            worker.crew = lines.meter.shown()
             worker.progress(count, self.steps.number)
             self._check()
             now = replace(context, step=progress.step)
@@ -229,6 +236,7 @@ class TrainStage(Order[Segment]):
                 progress.said.append([[] for _ in progress.told])
             if self.save_every and (count % self.save_every == 0 or count == self.steps.number):
                 saved.save(progress, self.crew.member)
+        lines.meter.begin(progress.step, count // self.segment_steps, lines.sent)
 
     def _start(self) -> Progress:
         told = [self._before(stage) for stage in self.plan.stages]
@@ -267,8 +275,9 @@ class TrainStage(Order[Segment]):
         return after, Told(begin_roots(after)(), received, sent)
 
     def _exchange(self, lines: Lines, own: Told, step: int) -> list[Told]:
-        """Exchanges reports after a step: every member's roots. Raises Blame where two reports disagree."""
-        node, said = len(self.plan.whole.nodes), b"".join(own.leaves)
+        """Exchanges reports after a step: every member's roots, and how it has spent the step before. Raises
+        Blame where two reports disagree."""
+        node, said = len(self.plan.whole.nodes), b"".join(own.leaves) + lines.meter.report()
         for outgoing in lines.outgoing.values():
             outgoing.send(step, node, DType.U8, from_bytes(said, torch.uint8, (len(said),)))
         told = []
@@ -277,7 +286,9 @@ class TrainStage(Order[Segment]):
                 told.append(own)
                 continue
             data = bytes(lines.incoming[member].take(step, node).numpy())
-            leaves = [data[at : at + DIGEST] for at in range(0, len(data), DIGEST)]
+            end = DIGEST * stage.program.slots
+            lines.meter.heard(member, data[end:])
+            leaves = [data[at : at + DIGEST] for at in range(0, end, DIGEST)]
             first, last = len(stage.slots), len(stage.slots) + len(stage.received)
             told.append(Told(leaves[:first], leaves[first:last], leaves[last:]))
         self._compare(told, step)

@@ -7,7 +7,7 @@ does not import PyTorch: an order's `run` imports what it needs in the worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -79,6 +79,8 @@ class WorkerContext:
     config: WorkerConfig
     progress: Callable[[int, int], None] = lambda done, total: None
     """Called between steps with the steps done and in all. Raises Cancelled."""
+    crew: Mapping[str, Any] = field(default_factory=dict)
+    """What a crew's member measures (``compute.meter``), told with the progress."""
     cache: dict[str, Any] = field(default_factory=dict)
     """Objects that orders leave for later ones, by name; cleared when memory runs out."""
     desk: NodeCalls | None = None

@@ -27,11 +27,12 @@ class Lost(Blame):
 
 @dataclass(frozen=True)
 class Peer:
-    """Listen address of a member, and its certificate (PEM)."""
+    """Listen address of a member, its certificate (PEM), and its name in the crew file, to show."""
 
     host: str
     port: int
     certificate: str
+    name: str = ""
 
     @property
     def known_as(self) -> bytes:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
@@ -56,6 +56,8 @@ class Usage:
     """Seconds per step of the latest steps."""
     slower: tuple[str, ...] = ()
     """What it computes more slowly than it could, and why (``numerics.slow_paths``)."""
+    crew: Mapping[str, Any] = field(default_factory=dict)
+    """What a crew's member measures (``compute.meter``)."""
 
 
 UNKNOWN = Usage()
@@ -114,6 +116,7 @@ class WorkerStatus:
     device_bytes: int = 0
     seconds_a_step: float = 0.0
     slower: tuple[str, ...] = ()
+    crew: Mapping[str, Any] = field(default_factory=dict)
     """As in `Usage`."""
 
 

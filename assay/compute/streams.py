@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from assay.compute.meter import Meter, Wait
 from assay.compute.peers import Blame, Crew, Lost
 from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
 from assay.program.isa import DType
@@ -71,8 +72,10 @@ Frames = Callable[[int], Sequence[Frame]]
 class Incoming:
     """Receives the frames of one member in a background thread."""
 
-    def __init__(self, member: int, line: ssl.SSLSocket, frames: Frames, crew: Crew, first: int) -> None:
-        self.member, self._line, self._crew = member, line, crew
+    def __init__(
+        self, member: int, line: ssl.SSLSocket, frames: Frames, crew: Crew, first: int, meter: Meter
+    ) -> None:
+        self.member, self._line, self._crew, self._meter = member, line, crew, meter
         self._frames = frames
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._change = threading.Condition()
@@ -90,15 +93,18 @@ class Incoming:
     def take(self, step: int, node: int) -> Tensor:
         """Waits for the output of a node at a step. Raises Blame."""
         frame = next(frame for frame in self._frames(step) if frame.node == node)
+        wait = Wait("tensor", self.member, step, node)
+        self._meter.wait(
+            self._change,
+            lambda: (step, node) in self._arrived or self._fault,
+            wait,
+            self._crew.patience_s,
+        )
         with self._change:
-            there = self._change.wait_for(
-                lambda: (step, node) in self._arrived or self._fault, self._crew.patience_s
-            )
             data = self._arrived.pop((step, node), None)
             self._change.notify_all()
             if data is None:
                 raise self._fault or self._blame(f"sent nothing for {self._crew.patience_s:g} s", step, node)
-        assert there
         try:
             return from_bytes(data, TORCH_DTYPES[frame.dtype], frame.shape)
         except EncodingError as error:
@@ -160,8 +166,8 @@ class Incoming:
 class Outgoing:
     """Sends frames to one member in a background thread, while this member computes."""
 
-    def __init__(self, member: int, line: ssl.SSLSocket) -> None:
-        self.member, self._line = member, line
+    def __init__(self, member: int, line: ssl.SSLSocket, meter: Meter) -> None:
+        self.member, self._line, self._meter = member, line, meter
         self._queue: deque[tuple[int, int, bytes, memoryview]] = deque()
         self._change = threading.Condition()
         self._fault: Lost | None = None
@@ -172,7 +178,7 @@ class Outgoing:
         """Queues a node's output; waits while `QUEUED` frames are unsent. Raises Lost if the connection is
         closed."""
         data = to_bytes(x)
-        self._wait(lambda: len(self._queue) < QUEUED)
+        self._wait(lambda: len(self._queue) < QUEUED, step, node)
         with self._change:
             self._queue.append((step, node, _HEADER.pack(step, node, dtype, len(data)), data))
             self.bytes += _HEADER.size + len(data)
@@ -182,11 +188,11 @@ class Outgoing:
         """Waits until everything is sent. Raises Lost if the connection is closed."""
         self._wait(lambda: not self._queue)
 
-    def _wait(self, until: Callable[[], bool]) -> None:
-        with self._change:
-            self._change.wait_for(lambda: until() or self._fault)
-            if self._fault is not None:
-                raise self._fault
+    def _wait(self, until: Callable[[], bool], step: int = 0, node: int = 0) -> None:
+        wait = Wait("queue", self.member, step, node)
+        self._meter.wait(self._change, lambda: until() or self._fault, wait)
+        if self._fault is not None:
+            raise self._fault
 
     def _write(self) -> None:
         while True:
@@ -225,6 +231,13 @@ class Lines(NamedTuple):
     """The step with which all begin."""
     incoming: dict[int, Incoming]
     outgoing: dict[int, Outgoing]
+    meter: Meter
+
+    @property
+    def sent(self) -> list[int]:
+        """Bytes sent to each member."""
+        lines, count = self.outgoing, len(self.outgoing) + 1
+        return [lines[member].bytes if member in lines else 0 for member in range(count)]
 
     def flush(self) -> None:
         """Waits until everything is sent. Raises Lost."""
@@ -257,24 +270,26 @@ def connect(
     start: int,
     saved: Sequence[int],
     frames: Callable[[int], Frames],
-    check: Callable[[], object] = lambda: None,
+    meter: Meter,
 ) -> Lines:
     """Connects to all other members and accepts their connections, for steps from the latest on that all can
     begin with.
 
     `run`: digest of what members compute; `start`: its first step, with which anybody can begin; `saved`: at
-    most two steps with which this member can also begin. `frames`: a member's frames. `check`: called while
-    this member waits. Raises Blame if a member does not connect in time, has another run, refuses this one's
-    certificate, or says different steps to different members; Ask if the port is taken; what `check` raises.
+    most two steps with which this member can also begin. `frames`: a member's frames. `meter`: told all waits
+    for members. Raises Blame if a member does not connect in time, has another run, refuses this one's
+    certificate, or says different steps to different members; Ask if the port is taken; what the meter's
+    `tell` raises.
     """
-    deadline = time.monotonic() + crew.patience_s
+    begun_s = time.monotonic()
+    deadline = begun_s + crew.patience_s
     steps = tuple([*saved, start, start, start][:_STEPS])
     with _listening(crew) as listener, _Meeting(crew, run, steps) as meeting:
         accepting = threading.Thread(target=meeting.accept, args=(listener,), daemon=True)
         accepting.start()
         try:
             while (first := meeting.agreed(start)) is None:
-                check()
+                meter.waits(Wait("connection", meeting.awaited(), start), begun_s)
                 if time.monotonic() > deadline:
                     raise meeting.missing()
                 time.sleep(_CONNECT_S)
@@ -283,11 +298,13 @@ def connect(
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which would hold the port
             accepting.join(1.0)
-    outgoing = {member: Outgoing(member, line) for member, line in dialled.items()}
+    meter.waits(None)
+    outgoing = {member: Outgoing(member, line, meter) for member, line in dialled.items()}
     incoming = {
-        member: Incoming(member, line, frames(member), crew, first) for member, line in accepted.items()
+        member: Incoming(member, line, frames(member), crew, first, meter)
+        for member, line in accepted.items()
     }
-    return Lines(first, incoming, outgoing)
+    return Lines(first, incoming, outgoing, meter)
 
 
 @dataclass
@@ -338,6 +355,12 @@ class _Meeting:
         for line in (*self._dialled.values(), *(caller.line for caller in self._accepted.values())):
             line.close()
         self._dialled, self._accepted, self._told, self._outdated = {}, {}, False, False
+
+    def awaited(self) -> int:
+        """A member that has not come yet."""
+        with self._lock:
+            there = self._dialled.keys() & self._accepted.keys()
+            return next((member for member in self._others if member not in there), self._others[0])
 
     def missing(self) -> Blame:
         """Who has not come, or has kept the others from beginning."""

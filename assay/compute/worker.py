@@ -113,7 +113,7 @@ def serve(connection: Messages) -> None:
     if config.threads:  # before PyTorch is imported, which the first order may do
         os.environ["OMP_NUM_THREADS"] = str(config.threads)
     threading.Thread(target=line.hear, name="line", daemon=True).start()
-    context.progress = told = _Told(line, config.device)
+    context.progress = told = _Told(line, context)
     while (order := line.orders.get()) is not None:
         answer = replace(answered(order, context), usage=told.usage())
         try:
@@ -147,21 +147,23 @@ def device_bytes(device: str) -> int:
 class _Told:
     """Reports progress, and raises Cancelled if the node asked for it."""
 
-    def __init__(self, line: Line, device: str) -> None:
-        self._line, self._device, self._next_s = line, device, 0.0
+    def __init__(self, line: Line, context: WorkerContext) -> None:
+        self._line, self._context, self._next_s = line, context, 0.0
+        self._waited = False
         self._first, self._last, self._since_s = 0, -1, 0.0
         self._step_s = 0.0
 
     def usage(self) -> Usage:
-        """Current GPU memory, duration of the latest steps, and slow paths in use."""
-        return Usage(0, device_bytes(self._device), self._step_s, slow_paths.noted())
+        """Current GPU memory, duration of the latest steps, slow paths in use, and a crew member's times."""
+        taken = device_bytes(self._context.config.device)
+        return Usage(0, taken, self._step_s, slow_paths.noted(), self._context.crew)
 
     def _pace(self, done: int) -> None:
-        """Updates the step duration; a count that does not grow means that another run of steps has begun."""
+        """Updates the step duration; a count that shrinks means that another run of steps has begun."""
         now_s = time.monotonic()
-        if self._last < 0 or done <= self._last:
+        if self._last < 0 or done < self._last:
             self._first, self._since_s = done, now_s
-        else:
+        elif done > self._last:
             self._step_s = (now_s - self._since_s) / (done - self._first)
         self._last = done
 
@@ -170,7 +172,9 @@ class _Told:
         if self._line.cancelled.is_set():
             self._line.cancelled.clear()
             raise Cancelled("the order was cancelled, and nothing of it is kept", hint="order it again")
-        if time.monotonic() >= self._next_s or done == total:
+        waits = bool(self._context.crew.get("wait"))
+        if time.monotonic() >= self._next_s or done == total or waits != self._waited:
+            self._waited = waits
             self._next_s = time.monotonic() + _TELL_S
             self._line.send(Stepped(done, total, self.usage()))
 

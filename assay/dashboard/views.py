@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from assay.app.crew_activity import Activity, activities, share_in_words, stage_in_words
 from assay.app.game_text import WHAT_IS_ASKED, side_to_move, state_of
 from assay.app.node_status import details, printable
 from assay.app.outlook import outlook_of, who_of
@@ -410,7 +411,35 @@ def node_view(status: Mapping[str, Any], troubles: Sequence[str], *, ready: bool
         "action": printable(status.get("action") or ""),
         "ready": ready,
         "troubles": [printable(trouble) for trouble in troubles],
-        "details": [list(pair) for pair in details(status)],
+        "details": [list(pair) for pair in details(status) if not pair[0].startswith("crew: ")],
+        "crews": [crew_view(activity) for activity in activities(status)],
+    }
+
+
+def crew_view(activity: Activity) -> dict[str, Any]:
+    """A crew's pipeline, as one member's node tells it; parts of a step are of one."""
+    return {
+        "step": activity.step,
+        "segment": activity.segment,
+        "waiting": printable(activity.waiting),
+        "stages": [
+            {
+                "name": printable(stage.name),
+                "own": stage.own,
+                "step": stage.step_s,
+                "words": printable(stage_in_words(activity, stage)),
+                "parts": [
+                    {
+                        "what": share.what,
+                        "part": share.part,
+                        "words": printable(share_in_words(activity, share)),
+                    }
+                    for share in stage.shares
+                ],
+                "sent": list(stage.sent),
+            }
+            for stage in activity.stages
+        ],
     }
 
 

@@ -47,6 +47,8 @@ class Status:
     """Unreachable chain endpoints, and why."""
     workers: tuple[dict[str, Any], ...] = ()
     """Activity of each worker (``app.worker_status``)."""
+    waiting: tuple[str, ...] = ()
+    """Long waits for members of a crew."""
     alarms: dict[str, str] = field(default_factory=dict)
     """Duties at risk at present, by name."""
     lost: tuple[str, ...] = ()

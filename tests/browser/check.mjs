@@ -143,7 +143,15 @@ const checks = {
     await sound("an account");
     await open("nodes", "javascript:alert(1)");
     assert.equal(await page.$("main a[href^='javascript']"), null);
+    assert.match(await text(), /member 1 \(<img src=x onerror=/);
+    assert.equal(await page.$("main img"), null);
+    assert.notEqual(await page.title(), "pwned");
+    assert.match(await text(), /This node waits for 41 s for node 812 of step 7, of member 1/);
+    assert.match(await text(), /↓ 2.1 MB a step\s+↑ 4.2 MB a step/);
+    const bars = await page.$$eval(".spent", (all) => all.map((bar) => [bar.children.length, bar.lastElementChild.getBoundingClientRect().right <= bar.getBoundingClientRect().right + 1]));
+    assert.deepEqual(bars, [[3, true], [4, true]], "the parts of a step fill its bar");
     await sound("nodes");
+    await shot("nodes");
     await open("accounts", "locked of it");
     await sound("accounts");
     await shot("accounts");

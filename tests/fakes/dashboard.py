@@ -40,6 +40,29 @@ HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 """A name of a job that no home would give it."""
 
 
+_SPENT = {
+    "seconds": 0.5,
+    "waited": [0.0, 0.2, 0.0],
+    "blocked": [0.0, 0.0, 0.05],
+    "sent": [0, 2_100_000, 9_000],
+}
+CREW: dict[str, Any] = {
+    "device": "cuda:1",
+    "order": "stage 0",
+    "crew": {
+        "member": 0,
+        "names": ["alice", HOSTILE, "carol"],
+        "step": 7,
+        "segment": 1,
+        "patience_s": 100.0,
+        "utilisation": 0.5,
+        "wait": {"what": "tensor", "member": 1, "step": 7, "node": 812, "seconds": 41.2},
+        "members": [_SPENT, {**_SPENT, "waited": [0.1, 0.0, 0.2], "sent": [4_200_000, 0, 2_100_000]}, None],
+    },
+}
+"""A worker of a crew, another member of which has a name that is markup."""
+
+
 class Ids(FakeMarket):
     """The fake market, with the ids there are."""
 
@@ -148,7 +171,7 @@ class DaySource:
                     {"device": "cpu", "order": "", "losses": 1, "trouble": "its process ended by SIGKILL"},
                 ]
                 status: dict[str, Any] = {"role": "solver", "action": "waiting for work"}
-                status |= {"counters": {"commit": 2}, "workers": workers}
+                status |= {"counters": {"commit": 2}, "workers": [*workers, CREW]}
                 nodes = [
                     {"name": "ann", "url": "http://127.0.0.1:1", **node_view(status, [], ready=True)},
                     {"name": "bob", "url": "http://127.0.0.1:2", **node_view({}, ["gone"], ready=False)},

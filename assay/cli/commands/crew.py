@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,14 @@ from assay.cli.commands.job_post import FileArgument, traced
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from assay.app.invocation import App
+    from assay.app.output import Step
+    from assay.compute.inline import InlinePool
+    from assay.compute.pool import Progress
+
+TERMINAL_S, LOG_S = 1.0, 30.0
+"""Seconds between progress lines at a terminal, and elsewhere."""
 
 
 commands = typer.Typer(no_args_is_help=True, help="Train one shard on several machines.")
@@ -146,11 +155,17 @@ def run(
     )
     engine = engine_of(app.settings)
     pool = InlinePool(config=WorkerConfig(engine.device, executor=engine.way))
-    with app.output.working(f"training as member {member} of {len(peers)}"):
-        segment = pool.submit(order).result()
+    with app.output.working(f"training as member {member} of {len(peers)}") as say:
+        segment = pool.submit(order, progress=_progress(app, pool, say)).result()
     _save(out, {files.slot_names[slot]: x for slot, x in zip(own, segment.state, strict=True)})
     roots = ["0x" + root.hex() for root in segment.roots]
-    data = {"member": member, "roots": roots, "sentBytes": segment.sent, "receivedBytes": segment.received}
+    data = {
+        "member": member,
+        "roots": roots,
+        "sentBytes": segment.sent,
+        "receivedBytes": segment.received,
+        "activity": pool.context.crew,
+    }
     said = f"sent {show_bytes(segment.sent)}, received {show_bytes(segment.received)}; {out} has its slots"
     app.output.result("crew-run", data, "\n".join([*roots, said]))
 
@@ -162,6 +177,22 @@ commands.command()(crew_solve.command)
 commands.command()(crew_market.status)
 commands.command()(crew_market.pay)
 commands.command()(crew_market.leave)
+
+
+def _progress(app: App, pool: InlinePool, say: Step) -> Progress:
+    """Says now and then what this member does, and for whom it waits."""
+    from assay.app.crew_activity import activity_of, in_words
+
+    every_s, next_s = TERMINAL_S if app.output.err.is_terminal else LOG_S, 0.0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal next_s
+        activity = activity_of({"crew": pool.context.crew})
+        if activity is not None and time.monotonic() >= next_s:
+            next_s = time.monotonic() + every_s
+            say(in_words(activity), done, total)
+
+    return tell
 
 
 def _save(path: Path, state: dict[str, Tensor]) -> None:

@@ -145,7 +145,11 @@ def form(
 
 
 def status(context: typer.Context, invitation: InvitationArgument) -> None:
-    """Show a crew's members, stakes and shares, what each is charged with and owed, and what is next."""
+    """Show a crew's members, stakes and shares, what each is charged with and owed, and what is next.
+
+    If a member's node answers, this account's own first, also what each member does and for whom it waits.
+    """
+    from assay.app.crew_nodes import first_node
     from assay.app.invitations import read_invitation
     from assay.chain.contracts.crews import Standing, address_of, crew_view
     from assay.protocol.types import Wei
@@ -174,7 +178,10 @@ def status(context: typer.Context, invitation: InvitationArgument) -> None:
                 "owed": str(standing.earned),
             }
         )
-    rows.caption, rows.caption_justify = f"{state}\nnext: {following}", "left"
+    accounts = [member.account for member in asked.members]
+    node = first_node(app, connection.market, accounts) if found and found.holds else None
+    rows.caption = "\n".join([state, *(node.lines if node else ()), f"next: {following}"])
+    rows.caption_justify = "left"
     body = {
         "crew": address,
         "state": state,
@@ -183,6 +190,7 @@ def status(context: typer.Context, invitation: InvitationArgument) -> None:
         "locked": str(found.locked if found else 0),
         "lost": str(found.lost if found else 0),
         "members": data,
+        "node": node and {"account": node.account, "activity": node.crew},
     }
     app.output.result("crew-status", body, rows)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from assay.app.crew_activity import long_waits
 from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.network_addresses import Reaches, reach_of
 from assay.app.output import plain, visible
@@ -293,6 +294,7 @@ def _status(service: Node, connection: Connection, emit: EventLog, traffic: Traf
         **watch.counters(),
         **unsaid,
     }
+    workers = shown(service.pool.status())
     return replace(
         status,
         counters=counters,
@@ -301,7 +303,8 @@ def _status(service: Node, connection: Connection, emit: EventLog, traffic: Traf
         lost=watch.lost,
         sleep=watch.sleep,
         at_risk=status.at_risk or watch.at_risk,
-        workers=shown(service.pool.status()),
+        workers=workers,
+        waiting=long_waits(workers),
     )
 
 

@@ -1,6 +1,7 @@
 // Accounts with their stakes, one account's money and ledger, and the health of nodes.
 
 import { bar, h, moment, party, table, tag, tok } from "./dom.js";
+import { pipeline } from "./pipeline.js";
 
 const some = (amount) => (amount === null ? "not read" : amount === "0" ? "–" : tok(amount));
 
@@ -53,7 +54,8 @@ export function nodes(view) {
       h("h2", {}, node.name, ` (${node.role}) `, tag(node.ready ? "ready" : "not ready")),
       node.action ? h("p", {}, node.action) : null,
       node.troubles.map((line) => h("p", { class: "bad" }, line)),
-      h("dl", { class: "facts" }, [["address", node.url], ...node.details].map(([what, value]) => h("div", {}, h("dt", {}, what), h("dd", {}, value))))))),
+      h("dl", { class: "facts" }, [["address", node.url], ...node.details].map(([what, value]) => h("div", {}, h("dt", {}, what), h("dd", {}, value)))),
+      node.crews.map(pipeline)))),
     h("h2", {}, "Where accounts say that they serve blocks"),
     table("Endpoints", ["account", "address"], view.endpoints.map((line) => [party(line.party), line.url])),
   ];

@@ -16,12 +16,14 @@ from typing import Any, cast
 import pytest
 from starlette.testclient import TestClient
 
+from assay.app.crew_activity import long_waits
 from assay.app.invocation import App
 from assay.app.node_problems import troubles, why_not_ready
 from assay.app.node_status import show_status
 from assay.app.output import Output, plain
 from assay.app.settings import Flags, Settings
 from assay.app.web import node_app
+from assay.app.worker_status import shown
 from assay.blocks.blockstore import BlockStore
 from assay.chain.eth.endpoints import Endpoints, EndpointsDisagree, RetryPolicy
 from assay.chain.eth.fees import Due, FeePolicy, TooDear
@@ -30,11 +32,13 @@ from assay.chain.eth.journal import Call
 from assay.chain.eth.rpc import RateLimited
 from assay.cli import doctor
 from assay.cli.node.alarms import Watch
+from assay.compute.pool import WorkerStatus
 from assay.dashboard.source import _health
 from assay.node.report import Report, Status
 from assay.protocol.errors import AssayError, RpcUnreachable
 from assay.protocol.types import Address, ClaimId
 from tests.fakes.market_day import MarketDay
+from tests.unit.app.test_crew_activity import CREW
 from tests.unit.chain.eth.fake_node import FakeNode
 from tests.unit.chain.eth.test_endpoints import Flaky
 from tests.unit.chain.eth.test_sender import CALL, Time, start
@@ -160,6 +164,13 @@ def dear_take(folder: Path) -> Status:
     return report.status
 
 
+def silent_member(folder: Path) -> Status:
+    """A crew's member that another one has waited for."""
+    waits = {**CREW, "wait": {**CREW["wait"], "seconds": 61.0}}
+    workers = shown([WorkerStatus("cpu", "stage 0", crew=waits)])
+    return replace(WORKING, workers=workers, waiting=long_waits(workers))
+
+
 @dataclass(frozen=True)
 class Row:
     """A fault; what its line says and what is to be done; whether the node is ready all the same."""
@@ -181,6 +192,7 @@ TABLE = [
     Row(elsewhere, "another home", "stop the other one"),
     Row(unheard, "count more open games", "use another chain node"),
     Row(down, "did not answer", "check that it runs"),
+    Row(silent_member, "member 1 (bob) has sent nothing for 1 min 1 s", "its own status", ready=True),
     Row(dear_take, "gas costs 90 gwei", "--max-fee", ready=True),
 ]
 NAMES = [row.status.__name__ for row in TABLE]
@@ -253,6 +265,6 @@ def test_a_node_that_is_well_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("junk", [None, 5, "text", ["a"], {"a": {"b": 1}}])
 def test_a_strangers_status_is_text_whatever_it_is(junk: Any) -> None:
-    names = ("alarms", "error", "questions", "endpoints", "lost", "action")
+    names = ("alarms", "error", "questions", "waiting", "endpoints", "lost", "action")
     found = troubles(dict.fromkeys(names, junk))
     assert all(isinstance(str(one), str) for one in found)

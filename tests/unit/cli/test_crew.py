@@ -98,13 +98,16 @@ def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None
     with ThreadPoolExecutor(1) as threads:
         theirs = threads.submit(lambda: InlinePool().submit(bob).result())
         words = ("run", "crew.toml", "job.toml", "--key", "alice.pem", "--out", "part.safetensors")
-        status, out, _ = assay("--json", "crew", *words, "--shard", "1", "--steps", "4", "--save-every", "2")
+        own = ("--shard", "1", "--steps", "4", "--save-every", "2")
+        status, out, said = assay("--json", "crew", *words, *own)
     told = json.loads(out)["data"]
     state, executor = list(files.genesis), Executor(files.inner)
     for step in range(4):
         state = executor.step(state, replace(start, step=step))
     assert status == 0 and told["roots"] == ["0x" + state_root(state).hex()]
     assert told["sentBytes"] == theirs.result().received
+    assert told["activity"]["names"] == ["alice", "bob"] and 0 < told["activity"]["utilisation"] < 1
+    assert "now waits for 0 s until member 1 (bob) connects" in said
     saved = {path.name.rpartition("-")[2] for path in (folder / "part.safetensors.saved").iterdir()}
     assert saved == {"2.json", "2.safetensors", "4.json", "4.safetensors"}
     kept = load_file(folder / "part.safetensors")

@@ -20,6 +20,7 @@ from assay.app.crews import new_key
 from assay.compute import streams
 from assay.compute.inline import InlinePool
 from assay.compute.member import Segment, TrainStage, _Done
+from assay.compute.meter import Meter, packed_size
 from assay.compute.peers import Blame, Crew
 from assay.compute.streams import Frame, Outgoing, connect
 from assay.numerics.encoding import from_bytes, to_bytes
@@ -117,12 +118,13 @@ def test_processes_get_the_roots_of_one_process(job: Job, tmp_path: Path) -> Non
 def test_bytes_are_those_of_the_plan_and_headers(job: Job, tmp_path: Path) -> None:
     each = orders(job, tmp_path)
     plan = each[0].plan
+    assert packed_size(3) == 80
     for member, segment in enumerate(all_at_once(each)):
         assert isinstance(segment, Segment)
         sent, _ = boundaries(plan)[member]
         frames = sum(len(plan.readers(member, node)) for node in plan.stages[member].sent)
-        roots = 2 * (17 + 32 * plan.stages[member].program.slots)
-        assert segment.sent == STEPS * (sent + 17 * frames + roots)
+        report = 17 + 32 * plan.stages[member].program.slots + packed_size(3)
+        assert segment.sent == STEPS * (sent + 17 * frames + 2 * report)
 
 
 def test_a_transcript_is_a_claim_on_the_stages_program(job: Job, tmp_path: Path) -> None:
@@ -160,12 +162,13 @@ def test_whoever_says_another_thing_than_it_sent_is_blamed(
     each = orders(job, tmp_path)
     plan = each[0].plan
     end, slots = len(plan.whole.nodes), plan.stages[1].program.slots
+    size = 32 * slots + packed_size(3)
     last = 32 * (slots - 1)  # the root of the last that member 1 sends
     assert plan.stages[1].sent[-1] in plan.stages[0].received
     real = Outgoing.send
 
     def send(self: Outgoing, step: int, node: int, dtype: DType, x: Tensor) -> None:
-        if node == end and self.member == 0 and len(x) == 32 * slots and step == 1:
+        if node == end and self.member == 0 and len(x) == size and step == 1:
             x = x.clone()
             x[last] ^= 1
         real(self, step, node, dtype, x)
@@ -185,14 +188,14 @@ def test_a_lie_between_two_others_is_seen_by_the_third(
     end = len(plan.whole.nodes)
     (node, *_) = (n for n in plan.stages[1].sent if n in plan.stages[2].received)
     at = 32 * (len(plan.stages[1].slots) + len(plan.stages[1].received) + plan.stages[1].sent.index(node))
-    slots, real = plan.stages[1].program.slots, Outgoing.send
+    size, real = 32 * plan.stages[1].program.slots + packed_size(3), Outgoing.send
     lies: dict[int, bytes] = {}
 
     def send(self: Outgoing, step: int, number: int, dtype: DType, x: Tensor) -> None:
         if self.member == 2 and step == 1 and number == node:
             x = x + 1
             lies[step] = trees.tensor_root(to_bytes(x))
-        if self.member == 2 and step == 1 and number == end and len(x) == 32 * slots and lies:
+        if self.member == 2 and step == 1 and number == end and len(x) == size and lies:
             x = x.clone()
             x[at : at + 32] = from_bytes(lies[step], torch.uint8, (32,))
         real(self, step, number, dtype, x)
@@ -320,7 +323,8 @@ def test_whoever_sends_faster_waits(job: Job, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         lines = list(
             threads.map(
-                lambda crew: connect(crew, bytes(32), 0, [], lambda member: lambda step: frames), (near, far)
+                lambda crew: connect(crew, bytes(32), 0, [], lambda member: lambda step: frames, Meter(crew)),
+                (near, far),
             )
         )
     sent: list[int] = []
@@ -372,7 +376,12 @@ def test_a_member_that_names_other_steps_to_another_is_blamed_by_all(
     def meet(crew: Crew) -> Exception | None:
         try:
             connect(
-                crew, bytes(32), 0, [2] if crew.member != 1 else [], lambda member: lambda step: []
+                crew,
+                bytes(32),
+                0,
+                [2] if crew.member != 1 else [],
+                lambda member: lambda step: [],
+                Meter(crew),
             ).close()
         except Blame as blame:
             return blame
@@ -402,15 +411,16 @@ def test_a_refused_certificate_is_told_at_once(
     monkeypatch.setattr(streams._Meeting, "_dial", only_the_other)
     told = threading.Event()
 
-    def wait() -> None:
+    def wait(_: Meter) -> None:
         if told.is_set():
             raise Blame(1, "is not waited for")
 
     with ThreadPoolExecutor(2) as threads:
-        other = threads.submit(connect, crews[0], bytes(32), 0, [], lambda member: lambda step: [], wait)
+        meter = Meter(crews[0], tell=wait)
+        other = threads.submit(connect, crews[0], bytes(32), 0, [], lambda member: lambda step: [], meter)
         try:
             with pytest.raises(Blame, match="member 0 refuses this member's certificate"):
-                connect(crews[1], bytes(32), 0, [], lambda member: lambda step: [])
+                connect(crews[1], bytes(32), 0, [], lambda member: lambda step: [], Meter(crews[1]))
         finally:
             told.set()
         assert isinstance(other.exception(), Blame)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from assay.compute import pool as pools
+from assay.compute import worker as workers
 from assay.compute.orders import Order, WorkerConfig, WorkerContext, WorkerLost
 from assay.compute.pool import Loss, Pool, Usage, WorkerStatus
 from assay.compute.process import ProcessWorker, Stepped
-from assay.compute.worker import device_bytes
+from assay.compute.worker import Line, _Told, device_bytes
 from tests.fakes import orders
 from tests.fakes.orders import Steps
 
@@ -82,6 +86,33 @@ class Segments(Order[None]):
                 context.progress(done, 4)
                 time.sleep(seconds)
             time.sleep(0.5)
+
+
+def told(context: WorkerContext) -> tuple[_Told, list[Stepped]]:
+    """A worker's progress, and what of it the node gets."""
+    sent: list[Stepped] = []
+    line = SimpleNamespace(send=sent.append, cancelled=threading.Event())
+    return _Told(cast(Line, line), context), sent
+
+
+def test_a_count_that_is_told_again_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crew's member tells its step again while it waits."""
+    now = {"s": 7.0}
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now["s"]))
+    progress, _ = told(WorkerContext(WorkerConfig()))
+    for done, after_s in ((0, 1.0), (1, 1.0), (1, 2.0), (1, 1.0), (2, 0.0)):
+        progress(done, 4)
+        now["s"] += after_s
+    assert progress.usage().seconds_a_step == 2.5, "1 s, then 4 s"
+
+
+def test_a_wait_that_is_over_is_told_at_once() -> None:
+    context = WorkerContext(WorkerConfig())
+    progress, sent = told(context)
+    for wait in ({}, {}, {"seconds": 41.0}, {"seconds": 41.1}, {}, {}):
+        context.crew = {"wait": wait}
+        progress(1, 4)
+    assert [step.usage.crew["wait"] for step in sent] == [{}, {"seconds": 41.0}, {}]
 
 
 def test_a_lost_worker_is_told_of_with_its_device_and_what_it_ran(two: Pool, tmp_path: Path) -> None:
