@@ -70,8 +70,10 @@ class Activity:
             return f"for {span} until {name} connects"
         if what == "queue":
             return f"for {span} until {name} takes what is queued for it in step {step}"
-        due = f"node {self.wait['node']}" if what == "tensor" else "the report"
-        return f"for {span} for {due} of step {step}, of {name}"
+        due = {"tensor": f"node {self.wait['node']} of", "state": "the state after"}.get(
+            what, "the report of"
+        )
+        return f"for {span} for {due} step {step}, of {name}"
 
     @property
     def trouble(self) -> str:

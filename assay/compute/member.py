@@ -120,6 +120,8 @@ class TrainStage(Order[Segment]):
                     log.error("blame of member %d: %s", blame.member, blame.message)
                     raise type(blame)(blame.member, blame.did, *self._after(blame.member)) from blame
                 log.warning("member %d is gone and may come back: %s", blame.member, blame.message)
+            finally:
+                worker.crew = {**worker.crew, "wait": {}}
 
     def _attempt(
         self, worker: WorkerContext, executor: StageExecutor, saved: SavedProgress, done: _Done

@@ -136,17 +136,16 @@ class Meter:
         most_s: float = float("inf"),
     ) -> None:
         """Waits until a condition holds, or for `most_s`."""
-        begun_s = self._now()
-        try:
-            while (left_s := begun_s + most_s - self._now()) > 0:
-                with change:
-                    if change.wait_for(until, min(TELL_S, left_s)):
-                        return
+        begun_s, there = self._now(), False
+        while not there and (left_s := begun_s + most_s - self._now()) > 0:
+            with change:
+                there = bool(change.wait_for(until, min(TELL_S, left_s)))
+            if not there:
                 self.waits(wait, begun_s)
-        finally:
-            times = self._blocked if wait.what == "queue" else self._waited
-            times[wait.member] += self._now() - begun_s
-            self._wait = None
+        times = self._blocked if wait.what == "queue" else self._waited
+        times[wait.member] += self._now() - begun_s
+        if self._wait is not None:
+            self.waits(None)
 
     def waits(self, wait: Wait | None, since_s: float = 0.0) -> None:
         """Tells what this member waits for now, and since when."""
@@ -159,8 +158,9 @@ class Meter:
         own, wait = found[self._crew.member], dict[str, Any]()
         if self._wait is not None:
             waits, since_s = self._wait
-            after = waits.what == "tensor" and waits.node >= self._nodes
-            what = "report" if after else waits.what
+            what = waits.what
+            if what == "tensor" and waits.node >= self._nodes:
+                what = "report" if waits.node == self._nodes else "state"
             wait = asdict(waits) | {"what": what, "seconds": round(self._now() - since_s, 1)}
         return {
             "member": self._crew.member,

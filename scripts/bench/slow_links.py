@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import partial
 
 PIECE = 1 << 14
+AHEAD_S = 0.05
+"""Seconds that an uplink's buffer holds, so that a late timer leaves it idle no sooner."""
 
 
 class SlowLinks:
@@ -71,6 +73,6 @@ class SlowLinks:
                 gone_s = max(self._free_s.get(sender, 0.0), gone_s) + len(data) * self._byte_s
                 self._free_s[sender] = gone_s
             pieces.put_nowait((gone_s + self._delay_s, data))
-            await asyncio.sleep(gone_s - now())
+            await asyncio.sleep(gone_s - AHEAD_S - now())
         with suppress(OSError):
             await delivering
