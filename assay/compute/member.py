@@ -139,6 +139,7 @@ class TrainStage(Order[Segment]):
         meter.step = max(done.furthest, self.steps.first)
         lines = connect(self.crew, self._run, self.steps.first, usable, self._frames, meter)
         try:
+            meter.waits(None)
             progress = self._start() if lines.first == self.steps.first else saved.load(lines.first)
             assert progress is not None, "it was read before this member said that it has it"
             saved.drop_after(lines.first)

@@ -298,7 +298,6 @@ def connect(
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which would hold the port
             accepting.join(1.0)
-    meter.waits(None)
     outgoing = {member: Outgoing(member, line, meter) for member, line in dialled.items()}
     incoming = {
         member: Incoming(member, line, frames(member), crew, first, meter)

@@ -6,10 +6,12 @@ a step in which a member waits for nobody. All that is not a wait counts as comp
 
 Members share this machine's processors, so their computing is paced: a member sleeps in place of each
 operation, for the time of one process on one thread, and its tensors are zeros. Encryption, hashing and
-sending are real and count as computing, which the simulation does not know. `--compute` computes instead:
-then members hinder each other, and the roots are those of the job.
+sending are real and count as computing, which the simulation does not know. `--slowly 8` runs all of it
+eight times as slowly, links too, and divides the times by that: then what else the machine does, and hashing,
+weigh an eighth. `--compute` computes instead: then members hinder each other, and the roots are the job's.
 
-Usage: `python scripts/bench/crew_links.py [--quick] [--compute] [--steps 6] [--json [FILE]] [--record]`.
+Usage: `python scripts/bench/crew_links.py [--quick] [--compute | --slowly 8] [--steps 4] [--json [FILE]]
+[--record]`.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class Paced(StageExecutor):
 
 
 def run(order: TrainStage, rate: float | None) -> dict[str, Any]:
-    """One member: what it measured, and the whole time of its steps. `rate`: of paced operations."""
+    """One member: what it measured, and all time since it was connected. `rate`: of paced operations."""
     torch.set_num_threads(1)
     if rate is not None:
         Paced.rate = rate
@@ -100,21 +102,23 @@ def run(order: TrainStage, rate: float | None) -> dict[str, Any]:
 
     def connected(done: int, total: int) -> None:
         if not began_s and not pool.context.crew["wait"]:
-            began_s.append(time.monotonic())
+            began_s.extend((time.monotonic(), time.process_time()))
 
     segment = pool.submit(order, progress=connected).result()
-    whole_s, own = time.monotonic() - began_s[0], pool.context.crew["members"][order.crew.member]
-    return {"roots": segment.roots, "sent": segment.sent, "times": StepTimes(**own), "whole_s": whole_s}
+    whole_s, processor_s = time.monotonic() - began_s[0], time.process_time() - began_s[1]
+    times = StepTimes(**pool.context.crew["members"][order.crew.member])
+    told = {"roots": segment.roots, "sent": segment.sent, "times": times}
+    return told | {"whole_s": whole_s, "processor_s": processor_s}
 
 
-def crew_over(folder: Path, slow: bool) -> list[Crew]:
+def crew_over(folder: Path, slow: bool, slowly: float) -> list[Crew]:
     """A crew whose members reach each other through slow links, or directly."""
     crews = list(crew_of(folder, MEMBERS, PATIENCE_S))
     if not slow:
         return crews
     pairs = [(i, j) for i in range(MEMBERS) for j in range(MEMBERS) if i != j]
     routes = {(i, j): (socket.create_server(("127.0.0.1", 0)), crews[0].peers[j].port) for i, j in pairs}
-    SlowLinks(routes, SPEED, DELAY_S)
+    SlowLinks(routes, SPEED / slowly, DELAY_S * slowly)
     return [
         replace(
             crew,
@@ -127,7 +131,9 @@ def crew_over(folder: Path, slow: bool) -> list[Crew]:
     ]
 
 
-def measured(plan: Plan, made: JobArtifacts, steps: int, rate: float | None, slow: bool) -> dict[str, Any]:
+def measured(
+    plan: Plan, made: JobArtifacts, steps: int, rate: float | None, slow: bool, slowly: float
+) -> dict[str, Any]:
     """A crew's steps."""
     genesis, roots = made.genesis, begin_roots(made.genesis)()
     work = steps_of(plan.whole, StepContext(made.records, SEED, 0, 0), steps)
@@ -137,19 +143,20 @@ def measured(plan: Plan, made: JobArtifacts, steps: int, rate: float | None, slo
     ):
         orders = [
             TrainStage(plan, crew, [genesis[slot] for slot in stage.slots], roots, work, 1)
-            for crew, stage in zip(crew_over(Path(folder), slow), plan.stages, strict=True)
+            for crew, stage in zip(crew_over(Path(folder), slow, slowly), plan.stages, strict=True)
         ]
-        found = list(pool.map(run, orders, [rate] * MEMBERS))
+        found = list(pool.map(run, orders, [rate and rate / slowly] * MEMBERS))
     if len({one["roots"] for one in found}) != 1:
         raise SystemExit("the members say different roots")
     times: list[StepTimes] = [one["times"] for one in found]
     return {
         "root": found[0]["roots"][-1].hex(),
-        "step_s": statistics.fmean(one.seconds for one in times),
+        "step_s": statistics.fmean(one.seconds for one in times) / slowly,
         "utilisation": [utilisation(one) for one in times],
         "waited_s": [sum(one.waited) for one in times],
         "blocked_s": [sum(one.blocked) for one in times],
         "whole_s": [one["whole_s"] for one in found],
+        "processor_s": [one["processor_s"] for one in found],
         "sent_a_step": sum(one["sent"] for one in found) // steps,
     }
 
@@ -165,7 +172,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smaller model")
     parser.add_argument("--compute", action="store_true", help="compute instead of sleeping")
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--slowly", type=float, default=1.0, help="this many times as slowly")
+    parser.add_argument("--steps", type=int, default=4)
     add_options(parser, "crew-links")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick")
@@ -180,7 +188,8 @@ def main() -> None:
     for bits, program in (("f32", made.inner), ("8", narrow)):
         plan = cut(program, MEMBERS)
         for slow in (False, True):
-            real = measured(plan, made, chosen.steps, None if chosen.compute else rate, slow)
+            paced = None if chosen.compute else rate
+            real = measured(plan, made, chosen.steps, paced, slow, chosen.slowly)
             found.append({"bits": bits, "slow": slow, **real, "simulated": simulated(plan, rate, slow)})
             print(found[-1], file=sys.stderr, flush=True)
     assert isinstance(size.config, models.GptConfig)
@@ -202,8 +211,11 @@ def main() -> None:
         ]
         for each in found
     ]
-    how = "computing" if chosen.compute else f"paced at {rate / 1e9:.1f}·10⁹ operations a second"
-    text = f"{table(head, rows)}\n\n{chosen.steps} steps, {how}; one step alone takes {1 / rate:.2g} s"
+    how = "computing" if chosen.compute else f"paced at {rate / 1e9:.2g}·10⁹ operations a second"
+    alone_s = measure(made.inner).operations / rate
+    slower = f", {chosen.slowly:g} times as slowly" * (chosen.slowly != 1)
+    last = f"{chosen.steps} steps, {how}{slower}; a step takes one process {alone_s:.2f} s"
+    text = f"{table(head, rows)}\n\n{last}"
     report({"rate": rate, "runs": found}, text, chosen.json, chosen.record)
 
 
