@@ -15,9 +15,6 @@ from assay.protocol.errors import PeerUnreachable
 from assay.protocol.ports import MarketView
 from assay.protocol.types import Address
 
-WAIT_S = 2.0
-"""Seconds for each node's answer."""
-
 
 class MembersNode(NamedTuple):
     """What one member's node tells of its crew. `crew`: as in its status."""
@@ -41,7 +38,7 @@ def first_node(app: App, market: MarketView, accounts: Sequence[Address]) -> Mem
         if account not in urls:
             continue
         with suppress(PeerUnreachable):
-            for worker in listed(answer_of(urls[account], networks_of(app, account), WAIT_S)):
+            for worker in listed(answer_of(urls[account], networks_of(app, account))):
                 activity = activity_of(worker)
                 if activity is not None and len(activity.stages) == len(accounts):
                     return MembersNode(account, worker["crew"], activity)

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from assay.compute.meter import Meter, packed_size
+from assay.compute.meter import Meter, no_steps, packed_size
 from assay.compute.orders import Order, WorkerContext
 from assay.compute.peers import Blame, Crew, Lost
 from assay.compute.stage_progress import Progress, Said, SavedProgress, Told, transcript
@@ -135,8 +135,10 @@ class TrainStage(Order[Segment]):
             worker.progress(meter.step - self.steps.first, self.steps.number)
             self._check()
 
-        meter = Meter(self.crew, len(self.plan.whole.nodes), tell)
-        meter.step = max(done.furthest, self.steps.first)
+        known = worker.cache.setdefault(f"steps of {self.crew}", no_steps(self.crew))
+        meter = Meter(self.crew, len(self.plan.whole.nodes), tell, known=known)
+        meter.step = max([done.furthest, self.steps.first, *usable])
+        meter.segment = (meter.step - self.steps.first) // self.segment_steps
         lines = connect(self.crew, self._run, self.steps.first, usable, self._frames, meter)
         try:
             meter.waits(None)

@@ -83,9 +83,14 @@ class Wait:
     """Of the whole program."""
 
 
+def no_steps(crew: Crew) -> list[deque[StepTimes]]:
+    """Room for the last steps of each member."""
+    return [deque(maxlen=LAST) for _ in crew.peers]
+
+
 class Meter:
     """The meter of one member. `nodes`: of the whole program; `tell` is called while it waits, and may raise
-    to end the wait."""
+    to end the wait; `known`: each member's last steps (`no_steps`), which an earlier meter has noted."""
 
     def __init__(
         self,
@@ -93,10 +98,11 @@ class Meter:
         nodes: int = 0,
         tell: Callable[[Meter], object] = lambda meter: None,
         now: Callable[[], float] = time.monotonic,
+        known: list[deque[StepTimes]] | None = None,
     ) -> None:
         self._crew, self._nodes, self._tell, self._now = crew, nodes, tell, now
         count = len(crew.peers)
-        self._steps = [deque[StepTimes](maxlen=LAST) for _ in crew.peers]
+        self._steps = no_steps(crew) if known is None else known
         self._begun_s: float | None = None
         self._waited, self._blocked, self._sent = [0.0] * count, [0.0] * count, [0] * count
         self._wait: tuple[Wait, float] | None = None

@@ -10,8 +10,8 @@ sending are real and count as computing, which the simulation does not know. `--
 eight times as slowly, links too, and divides the times by that: then what else the machine does, and hashing,
 weigh an eighth. `--compute` computes instead: then members hinder each other, and the roots are the job's.
 
-Usage: `python scripts/bench/crew_links.py [--quick] [--compute | --slowly 8] [--steps 4] [--json [FILE]]
-[--record]`.
+Usage: `python scripts/bench/crew_links.py [--quick] [--compute | --slowly 8] [--step-s SECONDS]
+[--steps 4] [--json [FILE]] [--record]`.
 """
 
 from __future__ import annotations
@@ -168,21 +168,26 @@ def simulated(plan: Plan, rate: float, slow: bool) -> dict[str, Any]:
     return {"step_s": done.end / rate, "utilisation": done.utilisation}
 
 
+def step_s(made: JobArtifacts) -> float:
+    """Processor seconds of a step in one process."""
+    work = steps_of(made.inner, StepContext(made.records, SEED, 0, 0), 2)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return float(pool.submit(alone, made.inner, made.genesis, work).result()["processor_s"]) / 2
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smaller model")
     parser.add_argument("--compute", action="store_true", help="compute instead of sleeping")
     parser.add_argument("--slowly", type=float, default=1.0, help="this many times as slowly")
+    parser.add_argument("--step-s", type=float, help="of a step in one process; default: measured")
     parser.add_argument("--steps", type=int, default=4)
     add_options(parser, "crew-links")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick")
     size = SIZES["gpt-256" if chosen.quick else "gpt-512"]
     made = built(size, PASSES)[0]
-    work = steps_of(made.inner, StepContext(made.records, SEED, 0, 0), 2)
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        one = pool.submit(alone, made.inner, made.genesis, work).result()
-    rate = 2 * measure(made.inner).operations / one["processor_s"]
+    rate = measure(made.inner).operations / (chosen.step_s or step_s(made))
     narrow, _ = with_rounded_boundaries(made.inner, MEMBERS)
     found = []
     for bits, program in (("f32", made.inner), ("8", narrow)):

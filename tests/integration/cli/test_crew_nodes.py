@@ -171,7 +171,8 @@ def test_a_crew_trains_a_round_though_one_is_killed_and_is_paid_by_shares(crew: 
     (signed,) = crew.events("alice", "crew-signed")
     assert signed["root"] == ends_of_one_process(crew.job_file)[-1]
     assert crew.events("bob", "was-killed")
-    node = crew.ok("crew", "status", str(crew.invitation), account="carol")["node"]
+    asked = ("crew", "status", str(crew.invitation))
+    node = waited(lambda: crew.ok(*asked, account="carol")["node"], "an answer of carol's node")
     activity = node["activity"]
     assert activity["names"] == list(NAMES) and activity["member"] == 2, "her own node is asked first"
     assert all(times["seconds"] > 0 and sum(times["sent"]) > 0 for times in activity["members"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,26 @@ def test_members_tell_each_other_how_they_have_spent_their_steps(job: Job, tmp_p
             # the others have told all but the last step, and every step has as many bytes
             assert times["sent"] == shown[other]["members"][other]["sent"]
             assert sum(times["waited"]) + sum(times["blocked"]) < times["seconds"]
+
+
+def test_the_last_steps_are_known_while_a_run_that_follows_connects(job: Job, tmp_path: Path) -> None:
+    """As after a task that is trained: its node offers its signatures again until the claim stands."""
+    each = [
+        replace(order, folder=tmp_path / str(i), save_every=2)
+        for i, order in enumerate(orders(job, tmp_path, 2))
+    ]
+    pools = [InlinePool() for _ in each]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda pool, order: pool.submit(order).result(), pools, each))
+    before, waits = pools[0].context.crew, list[dict[str, Any]]()
+
+    def progress(done: int, total: int) -> None:
+        waits.append(dict(pools[0].context.crew))
+        raise Cancelled("the claim stands")
+
+    assert isinstance(pools[0].submit(each[0], progress=progress).exception(), Cancelled)
+    assert waits[0]["wait"]["what"] == "connection" and waits[0]["step"] == STEPS
+    assert pools[0].context.crew["members"] == before["members"] and None not in before["members"]
 
 
 def test_a_task_that_is_not_wanted_any_more_ends_while_it_waits(
