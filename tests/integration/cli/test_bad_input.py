@@ -6,9 +6,8 @@ import json
 import os
 import shutil
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,9 @@ from assay.blocks.blockstore import BlockStore
 from assay.blocks.public_net import LOOPBACK
 from assay.disk import record
 from assay.protocol.errors import BlockNotFound
-from tests.integration.cli.conftest import Assay, Ran, run
+from tests.fakes.command import Ran, run
+from tests.fakes.http_server import serving
+from tests.integration.cli.conftest import Assay
 
 
 @pytest.fixture
@@ -135,36 +136,14 @@ def test_a_url_that_is_no_chain_is_said(with_flags: Any) -> None:
     assert refused.status == Exit.UNREACHABLE and "ETH_RPC_URL" in refused.error["hint"]
 
 
-class _Liar(BaseHTTPRequestHandler):
-    """A gateway that serves every block with one bit changed."""
-
-    def do_GET(self) -> None:
-        data = bytearray(b"the block")
-        data[0] ^= 1
-        self.send_response(200)
-        self.send_header("Content-Type", "application/vnd.ipld.raw")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 def test_a_corrupted_block_from_a_peer_is_not_taken(tmp_path: Path) -> None:
     cid = BlockStore(tmp_path / "honest").put(b"the block")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Liar)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     storage = open_storage(tmp_path / "node", private=LOOPBACK)
-    try:
-        storage.exchange.set_peers([f"http://127.0.0.1:{server.server_address[1]}"])
+    with closing(storage), serving(lambda path, body: (200, b"uhe block")) as url:  # one bit is another
+        storage.exchange.set_peers([url])
         with pytest.raises(BlockNotFound, match=r"corrupt|match|wrong"):
             storage.blocks.get(cid)
         assert not storage.store.has(cid)
-    finally:
-        storage.close()
-        server.shutdown()
-        server.server_close()
 
 
 def test_garbage_is_what_nothing_names_and_is_an_hour_old(home: Path, assay: Assay) -> None:

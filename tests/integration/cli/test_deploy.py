@@ -11,7 +11,7 @@ import pytest
 from assay.chain.eth.anvil import Anvil, dev_account
 from assay.chain.eth.keystore import DEVNET_SCRYPT_N, Keystore
 from assay.chain.eth.rpc import HttpRpc
-from tests.integration.cli.conftest import Ran, run
+from tests.fakes.command import Ran, run
 
 Deploy = Callable[..., Ran]
 

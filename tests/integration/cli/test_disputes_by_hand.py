@@ -17,7 +17,8 @@ from assay.app.settings import Flags
 from assay.app.units import parse_amount
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet.market import NodeSpec, fund_account, start_node
-from tests.integration.cli.conftest import Assay, run
+from tests.fakes.command import run
+from tests.integration.cli.conftest import Assay
 from tests.integration.cli.test_jobs import serving
 
 pytestmark = pytest.mark.slow

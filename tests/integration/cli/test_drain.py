@@ -12,7 +12,8 @@ from assay.app.output import Exit, Output
 from assay.app.settings import Flags
 from assay.node.pausing import Drained
 from assay.protocol.types import JobId
-from tests.integration.cli.conftest import Assay, run
+from tests.fakes.command import run
+from tests.integration.cli.conftest import Assay
 
 
 @pytest.fixture(scope="module")

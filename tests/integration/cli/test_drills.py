@@ -22,7 +22,7 @@ from assay.chain.eth.rpc import HttpRpc
 from assay.devnet.chain import deploy_market
 from assay.devnet.market import fund_account
 from drills.main import root
-from tests.integration.cli.conftest import run
+from tests.fakes.command import run
 from tests.marked import long
 
 CHEATS = (

@@ -16,7 +16,8 @@ from assay.app.settings import Flags
 from assay.chain.contracts.market import ChainMarket
 from assay.cli.main import tree
 from assay.protocol.types import JobId
-from tests.integration.cli.conftest import Assay, Ran, Unchanged, run
+from tests.fakes.command import Ran, run
+from tests.integration.cli.conftest import Assay, Unchanged
 
 NOBODY = "0x" + "11" * 20
 KEY = "4c" * 32

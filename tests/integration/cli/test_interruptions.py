@@ -15,7 +15,7 @@ from assay.chain.eth.anvil import Anvil, AnvilOptions
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet.chain import deploy_market, fund
 from assay.protocol.types import Address, Wei
-from tests.integration.cli.conftest import Ran, run
+from tests.fakes.command import Ran, run
 
 TOK = 10**18
 GENESIS_S = 1_700_000_000

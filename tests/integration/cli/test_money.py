@@ -16,7 +16,8 @@ from assay.app.output import Exit
 from assay.chain.eth.rpc import HttpRpc, RpcFailed
 from assay.protocol.types import Role
 from assay.protocol.words import show_amount
-from tests.integration.cli.conftest import Assay, run
+from tests.fakes.command import run
+from tests.integration.cli.conftest import Assay
 
 TOK = 10**18
 KEY = "0x" + "4c" * 32

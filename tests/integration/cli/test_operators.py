@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay.app.output import Exit
-from tests.integration.cli.conftest import Assay, run
+from tests.fakes.command import run
+from tests.integration.cli.conftest import Assay
 
 TOK = 10**18
 

@@ -27,7 +27,8 @@ from assay.client.posting import OverBudget
 from assay.dashboard.serve import serving
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Phase
-from tests.integration.cli.conftest import Assay, Unchanged, run
+from tests.fakes.command import run
+from tests.integration.cli.conftest import Assay, Unchanged
 
 TOK = 10**18
 DATA = assay.Dataset(assay.LabelledLayout(4, 255.0), bytes(range(250)) * 4, bytes(50))

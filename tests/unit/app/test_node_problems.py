@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -37,6 +35,7 @@ from assay.dashboard.source import _health
 from assay.node.report import Report, Status
 from assay.protocol.errors import AssayError, RpcUnreachable
 from assay.protocol.types import Address, ClaimId
+from tests.fakes.http_server import serving
 from tests.fakes.market_day import MarketDay
 from tests.unit.app.test_crew_activity import CREW
 from tests.unit.chain.eth.fake_node import FakeNode
@@ -203,20 +202,12 @@ def served(folder: Path, status: Status) -> Iterator[str]:
     """A node with this status, as it is served."""
     client = TestClient(node_app(BlockStore(folder / "store"), lambda: status, "solver"))
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = client.get(self.path)
-            self.send_response(found.status_code)
-            self.end_headers()
-            self.wfile.write(found.content)
+    def answer(path: str, _: bytes) -> tuple[int, bytes]:
+        found = client.get(path)
+        return found.status_code, found.content
 
-        def log_message(self, *_: Any) -> None:
-            """Nothing on standard error."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving(answer) as url:
+        yield url
 
 
 @pytest.mark.parametrize("row", TABLE, ids=NAMES)

@@ -10,10 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -24,6 +23,7 @@ from assay.app.settings import Flags, Settings
 from assay.blocks.public_net import LOOPBACK
 from assay.protocol.errors import Ask, PeerUnreachable
 from assay.protocol.types import Address
+from tests.fakes.http_server import serving
 
 ME = Address("0x" + "11" * 20)
 
@@ -32,20 +32,8 @@ ME = Address("0x" + "11" * 20)
 def node() -> Iterator[tuple[str, list[bytes]]]:
     """A node's URL, and what it answers."""
     answers = [b"{}"]
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/status" else 404)
-            self.end_headers()
-            self.wfile.write(answers[0])
-
-        def log_message(self, *_: Any) -> None:
-            """Nothing on standard error."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/", answers
-    server.shutdown()
+    with serving(lambda path, _: (200 if path == "/status" else 404, answers[0])) as url:
+        yield f"{url}/", answers
 
 
 def app_with(endpoints: dict[Address, str], private: str = "127.0.0.0/8") -> App:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from assay.blocks.public_net import (
     networks,
 )
 from assay.protocol.errors import BlockNotFound
+from tests.fakes.http_server import serving
 
 DATA = b"the block"
 CID = Cid.of(DATA)
@@ -76,22 +75,12 @@ def service() -> Iterator[tuple[str, list[str]]]:
     """A service on this machine that a stranger would like to have asked: its URL, and what it was asked."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(DATA)))
-            self.end_headers()
-            self.wfile.write(DATA)
+    def answer(path: str, _: bytes) -> tuple[int, bytes]:
+        asked.append(path)
+        return 200, DATA
 
-        def log_message(self, *_: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}", asked
-    server.shutdown()
-    server.server_close()
+    with serving(answer) as url:
+        yield url.removeprefix("http://"), asked
 
 
 def resolved(monkeypatch: pytest.MonkeyPatch, answers: list[str]) -> list[str]:

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -22,7 +21,7 @@ from assay.app.output import Exit, Output, exit_status, plain, table
 from assay.app.settings import Flags, Settings
 from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.chain.eth.rpc import RpcFailed
-from assay.cli.main import main, tree
+from assay.cli.main import tree
 from assay.job.parts import schedule_of
 from assay.job.read import BadJobFile, GptModel, parse_job_file
 from assay.job.templates import LOCAL, PUBLIC, preset, stated, template
@@ -40,16 +39,13 @@ from assay.protocol.errors import (
 from assay.protocol.params import DEVNET_BOUNDS, L1_BOUNDS, L2_BOUNDS, most_voting
 from assay.protocol.types import Bounds, Phase, Seconds
 from assay.training.optimisers import OPTIMISERS
+from tests.fakes.command import run
 from tests.property.markets import TERMS
 
 
 def assay(*arguments: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["assay", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+    ran = run(*arguments)
+    return ran.status, ran.out, ran.err
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

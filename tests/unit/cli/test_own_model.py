@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +14,6 @@ import torch
 from safetensors.torch import save_file
 
 from assay.app.output import Exit
-from assay.cli.main import main
 from assay.job.build import build
 from assay.job.parts import recipe_of
 from assay.job.read import read_job_file
@@ -29,6 +24,7 @@ from assay.program.state import state_root
 from assay.training.job import JobArtifacts, step_function
 from assay.training.optimisers import OPTIMISERS, Muon, Sgd
 from assay.training.recipe import load
+from tests.fakes.command import run
 from tests.unit.training.steps import SEED, batch_of
 
 FILE = """
@@ -128,15 +124,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def assay(*arguments: str) -> tuple[int, Any]:
     """Status, and the data or the error that ``assay --json`` printed."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["assay", "--json", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    status = int(ended.value.code or 0)
-    return status, json.loads(out.getvalue())["data"] if status == 0 else json.loads(
-        err.getvalue().splitlines()[-1]
-    )["error"]
+    ran = run("--json", *arguments)
+    return ran.status, ran.data if ran.status == 0 else ran.error
 
 
 @cache

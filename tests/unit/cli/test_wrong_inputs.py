@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +13,11 @@ from assay.app.devnet_record import Devnet, NodeRecord, write_devnet
 from assay.app.output import Exit
 from assay.app.settings import Flags, Settings
 from assay.chain.contracts.profiles import PROFILES
-from assay.cli.main import main
 from assay.cli.node.acceptance import BadAcceptance, acceptance_text, read_acceptance
 from assay.protocol.errors import Ask
 from assay.protocol.types import Seconds
 from assay.solver.acceptance import USUAL
+from tests.fakes.command import run
 
 
 @pytest.fixture
@@ -34,13 +30,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def assay(*arguments: str) -> tuple[int, dict[str, str]]:
     """The exit status of a command, and the error that it reports."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["assay", "--json", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    reports = [json.loads(line) for line in err.getvalue().splitlines() if line.startswith("{")]
-    return int(ended.value.code or 0), reports[0]["error"] if reports else {}
+    ran = run("--json", *arguments)
+    return ran.status, ran.error if ran.status else {}
 
 
 @pytest.mark.parametrize(

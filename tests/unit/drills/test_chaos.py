@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from drills import chaos, faulty_rpc
 from drills.chaos import FAULTS, Storm, Strike, job_text, left_out, lineup, schedule_of, strikes
 from drills.faulty_rpc import A_SECOND, FaultyEndpoints
 from drills.market_run import Process
+from tests.fakes.http_server import serving
 
 NAMES = [node.name for node in lineup()]
 
@@ -53,25 +53,9 @@ def test_what_cannot_strike_here_is_left_out_by_name(monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def weather() -> Iterator[FaultyEndpoints]:
     """Before a chain whose block is 100."""
-
-    class Chain(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": "0x64"}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Quiet."""
-
-    chain = ThreadingHTTPServer(("127.0.0.1", 0), Chain)
-    threading.Thread(target=chain.serve_forever, daemon=True).start()
-    with FaultyEndpoints(f"http://127.0.0.1:{chain.server_port}") as found:
+    block = json.dumps({"jsonrpc": "2.0", "id": 1, "result": "0x64"}).encode()
+    with serving(lambda path, body: (200, block)) as url, FaultyEndpoints(url) as found:
         yield found
-    chain.shutdown()
-    chain.server_close()
 
 
 def asked(weather: FaultyEndpoints, name: str) -> Any:

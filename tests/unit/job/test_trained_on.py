@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +11,6 @@ from typing import Any
 import pytest
 from safetensors.torch import save_file
 
-from assay.cli.main import main
 from assay.client.receipt import read_receipt
 from assay.job import weights
 from assay.job.build import build
@@ -25,6 +21,7 @@ from assay.job.templates import LOCAL, stated, template
 from assay.protocol.types import Terms
 from assay.training import models
 from assay.training.datasets import Dataset
+from tests.fakes.command import run
 
 WORDS = b"".join(b"%d men went to mow, " % n for n in range(9_000))
 SHAPE = {"layers": "1", "heads": "1", "width": "8", "context": "12"}
@@ -56,13 +53,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
 
 
 def assay(*arguments: str) -> dict[str, Any]:
-    out = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(io.StringIO()):
-        patch.setattr(sys, "argv", ["assay", "--json", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert not ended.value.code
-    found: dict[str, Any] = json.loads(out.getvalue())["data"]
+    found: dict[str, Any] = run("--json", *arguments).data
     return found
 
 

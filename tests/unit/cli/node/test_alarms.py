@@ -6,9 +6,7 @@ import json
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +18,7 @@ from assay.cli.node.run import Housekeeping, Logged, in_words
 from assay.node.report import Report
 from assay.protocol.errors import Ask
 from assay.protocol.types import ZERO_ADDRESS
+from tests.fakes.http_server import serving
 from tests.fakes.market_day import MarketDay
 
 
@@ -28,19 +27,12 @@ def hook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """A webhook's URL, and what it was told."""
     told: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(204)
-            self.end_headers()
+    def answer(_: str, body: bytes) -> tuple[int, bytes]:
+        told.append(json.loads(body))
+        return 204, b""
 
-        def log_message(self, *_: Any) -> None:
-            """Nothing on standard error."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/hook", told
-    server.shutdown()
+    with serving(answer) as url:
+        yield f"{url}/hook", told
 
 
 def watched(folder: Path, webhook: str | None, notify: bool = False) -> tuple[Watch, list[dict[str, Any]]]:
