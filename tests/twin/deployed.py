@@ -57,48 +57,20 @@ NO_CLAIM = as_tuple(
 )
 ITS_OWN = events.Header(ZERO_DIGEST, ZERO_DIGEST)
 """Stands for the header of the claim's own seed block."""
-_PLAIN = {
-    events.Deposit: ("Vault", "deposit"),
-    events.Withdraw: ("Vault", "withdraw"),
-    events.Destroy: ("Vault", "destroy"),
-    events.Stake: ("Stakes", "stake"),
-    events.StartUnbond: ("Stakes", "startUnbond"),
-    events.FinishUnbond: ("Stakes", "finishUnbond"),
-    events.Subscribe: ("Stakes", "subscribe"),
-    events.Unbind: ("Keys", "unbind"),
-    events.Allow: ("Vault", "allow"),
-    events.Cap: ("Stakes", "cap"),
-    events.CapClient: ("Stakes", "capClient"),
-    events.RevokeConsents: ("Keys", "revokeConsents"),
-    events.Tick: ("Clock", "tick"),
-    events.SetPaused: ("Guardian", "setPaused"),
-    events.HandOver: ("Guardian", "handOver"),
-    events.Register: ("Classes", "register"),
-    events.Post: ("Jobs", "post"),
-    events.TopUp: ("Jobs", "topUp"),
-    events.Halt: ("Jobs", "halt"),
-    events.Close: ("Jobs", "close"),
-    events.TakeShard: ("Tasks", "takeShard"),
-    events.Release: ("Tasks", "release"),
-    events.Expire: ("Tasks", "expire"),
-    events.Commit: ("Tasks", "commit"),
-    events.Vote: ("Tasks", "vote"),
-    events.Abstain: ("Tasks", "abstain"),
-    events.Tally: ("Tasks", "tally"),
-    events.Settle: ("Tasks", "settle"),
-    events.Void: ("Tasks", "void"),
-    events.FreeSeats: ("Tasks", "freeSeats"),
-    events.Open: ("Challenges", "open"),
-    events.OpenVote: ("Challenges", "openVote"),
-    events.ProveVote: ("Challenges", "proveVote"),
-    events.OpenInput: ("Challenges", "openInput"),
-    events.Share: ("Challenges", "share"),
-    events.ShareAlike: ("Challenges", "shareAlike"),
-    events.ShareWon: ("Challenges", "shareWon"),
-    events.Demand: ("Availability", "demand"),
-    events.Supply: ("Availability", "supply"),
-    events.ExpireDemand: ("Availability", "expire"),
+_CALLS = {
+    "Vault": "Deposit Withdraw Destroy Allow",
+    "Stakes": "Stake StartUnbond FinishUnbond Subscribe Cap CapClient",
+    "Keys": "Unbind RevokeConsents",
+    "Guardian": "SetPaused HandOver",
+    "Clock": "Tick",
+    "Classes": "Register",
+    "Jobs": "Post TopUp Halt Close",
+    "Tasks": "TakeShard Release Expire Commit Vote Abstain Tally Settle Void FreeSeats",
+    "Challenges": "Open OpenVote ProveVote OpenInput Share ShareAlike ShareWon",
+    "Availability": "Demand Supply ExpireDemand",
 }
+"""By contract, the events that are a call of its function of that name, with their own fields."""
+_MODULE_OF = {name: module for module, names in _CALLS.items() for name in names.split()}
 
 
 _FOR_AN_ACCOUNT = (
@@ -233,7 +205,9 @@ class DeployedMarket:
             return "Challenges", "proveBinding", tuple(fields)
         if isinstance(event, events.Bind):
             return "Keys", "bind", (event.operator, event.expiry, self.consent(event.consent))
-        contract, function = _PLAIN[type(event)]
+        name = type(event).__name__
+        contract = _MODULE_OF[name]
+        function = "expire" if name == "ExpireDemand" else name[0].lower() + name[1:]
         if isinstance(event, _FOR_AN_ACCOUNT):
             *arguments, account = _fields(event)
             if account is not None:
