@@ -54,8 +54,7 @@ contract AttacksTest is FindingsMarket {
         uint256 before = owned(ring);
         (uint256 honest, Found memory real) = looked(whistle, 0, right[1]);
         (uint256 noise, Found memory other) = looked(stranger, 1, keccak256("noise"));
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         court.decide(honest, true);
         court.decide(noise, true);
         assertEq(before - owned(ring), 100 ether);
@@ -79,8 +78,7 @@ contract AttacksTest is FindingsMarket {
         (uint256 own, Found memory noise) = looked(stranger, 1, keccak256("noise"));
         court.decide(own, true);
         court.decide(honest, true);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         skip(4000);
         uint256 escrow = vault.balance(IVault.Bucket.ESCROW, jobId);
         jobs.close(jobId);
@@ -105,8 +103,7 @@ contract AttacksTest is FindingsMarket {
         uint256 puppet = showAs(stranger, 2, forged[3], salt);
         court.decide(puppet, true);
         court.decide(honest, true);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
         Claim memory again = draft(Kind.TASK, 0, 0);
         again.outputRoot = forged[4];
         (settled, settledRoots) = commitAs(solvers[0], again, forged);
@@ -220,7 +217,6 @@ contract AttacksTest is FindingsMarket {
     }
 
     function takeAgain(uint32 shard) private {
-        vm.prank(solvers[shard]);
-        tasks.takeShard(jobId, shard, 0);
+        takeAs(solvers[shard], shard);
     }
 }

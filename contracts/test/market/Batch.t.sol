@@ -40,8 +40,7 @@ contract BatchTest is Market {
         stakeAs(solvers[0], Role.SOLVER, 9000 ether);
         postJob(t);
         for (uint32 i; i < MANY; ++i) {
-            vm.prank(solvers[0]);
-            tasks.takeShard(jobId, i, 0);
+            takeAs(solvers[0], i);
             claims.push(acceptedTask(0, i));
         }
         Claim memory outer = commitOuter(0);
@@ -161,8 +160,7 @@ contract BatchTest is Market {
 
     function test_Attack29_aHeaderServesNoOtherBlocksClaims() external {
         _begin(2);
-        vm.prank(solvers[0]);
-        tasks.release(jobId, 7);
+        releaseAs(solvers[0], 7);
         postJob(aTerms());
         holdShards();
         claims[1] = commitTask(0, 0);

@@ -49,8 +49,7 @@ contract CapsTest is RealCourt, Bound {
     /// @dev With the stolen key: a false claim in a job of the thief's, which another account of the thief's then fells.
     function steal() private {
         theft();
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(operator, 0);
         Claim memory wrong = commitTask(0, 0);
         letPass(openAs(thief, wrong, 0));
         assertPhase(wrong, Phase.CONVICTED);
@@ -87,16 +86,14 @@ contract CapsTest is RealCourt, Bound {
         assertEq(free(thief) - before, 75 ether);
         // The owner's own client is served as before.
         postJob(aTerms());
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(operator, 0);
         acceptedTask(0, 0);
         assertEq(lockedOf(operator, Role.SOLVER), 107 ether);
     }
 
     function test_T13_aShardThatAStolenKeyHoldsInAClosedJobIsGivenBackByTheOwner() external {
         Terms memory t = theft();
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(operator, 0);
         vm.prank(t.client);
         jobs.halt(jobId);
         skip(t.taskTime + 1);
@@ -112,8 +109,7 @@ contract CapsTest is RealCourt, Bound {
         vm.prank(thief);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, operator));
         tasks.release(jobId, 0);
-        vm.prank(owner);
-        tasks.release(jobId, 0);
+        releaseAs(owner, 0);
         assertEq(lockedOf(operator, Role.SOLVER), 0);
         vm.prank(owner);
         stakes.startUnbondFor(operator, Role.SOLVER, STAKE);
@@ -133,11 +129,9 @@ contract CapsTest is RealCourt, Bound {
             IStakes.InsufficientStake.selector, operator, Role.SOLVER, 107 ether, 7 ether
         );
         vm.expectRevert(refusal);
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(operator, 0);
         cap(207 ether, 0);
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(operator, 0);
     }
 
     /// @notice An allowance is for what goes into escrow alone: a bond comes out of what the operator has earned.
@@ -171,10 +165,8 @@ contract CapsTest is RealCourt, Bound {
     function test_aClaimBeyondTheCapIsRefusedAndAMissCounts() external {
         cap(107 ether, 107 ether);
         postJob(aTerms());
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
+        takeAs(operator, 0);
+        takeAs(solvers[1], 1);
         cap(106 ether, 107 ether);
         refuseCommit(
             operator,
@@ -199,10 +191,8 @@ contract CapsTest is RealCourt, Bound {
     function test_honestWorkUnderACapGivesItsRoomBack() external {
         cap(400 ether, 400 ether);
         postJob(aTerms());
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
+        takeAs(operator, 0);
+        takeAs(solvers[1], 1);
         Claim[] memory claims = playRound(0);
         assertEq(
             stakes.room(operator, Role.SOLVER, client), 400 ether - 207 ether, "shard, task, outer claim"
@@ -210,8 +200,7 @@ contract CapsTest is RealCourt, Bound {
         skip(501);
         settleAll(claims);
         assertEq(stakes.room(operator, Role.SOLVER, client), 393 ether, "the shard's alone");
-        vm.prank(operator);
-        tasks.release(jobId, 0);
+        releaseAs(operator, 0);
         assertEq(stakes.room(operator, Role.SOLVER, client), 393 ether, "a task was due: 7 are lost");
     }
 
@@ -219,8 +208,7 @@ contract CapsTest is RealCourt, Bound {
     function test_aClientThatIsNamedNoLongerUsesTheOthersCap() external {
         cap(1000 ether, 120 ether);
         postJob(aTerms());
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(operator, 0);
         commitTask(0, 0);
         assertEq(stakes.room(operator, Role.SOLVER, stranger), 13 ether);
         capClient(client, 300 ether);
@@ -237,8 +225,7 @@ contract CapsTest is RealCourt, Bound {
         vm.stopPrank();
         cap(1000 ether, 50 ether);
         assertEq(stakes.room(operator, Role.SOLVER, client), 50 ether);
-        vm.prank(operator);
-        tasks.release(jobId, 0);
+        releaseAs(operator, 0);
         assertEq(lockedOf(operator, Role.SOLVER), 0);
         assertEq(stakes.room(operator, Role.SOLVER, client), 43 ether, "a task was due: 7 are lost");
     }
@@ -334,8 +321,7 @@ contract CapsTest is RealCourt, Bound {
         (t.solverStake, t.challengeWindow, t.nonce) = (150 ether, 500, 1);
         postJob(t);
         vm.expectRevert();
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(operator, 0);
     }
 
     /// @dev The operator has the tokens for a job of its own, and may put none of them into it.

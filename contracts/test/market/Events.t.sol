@@ -92,12 +92,10 @@ contract EventsTest is FindingsMarket {
         from(address(tasks));
         emit ITasks.ShardReleased(jobId, 1, solvers[1], "released");
         slashed(solvers[1], Role.SOLVER, 7 ether);
-        vm.prank(solvers[1]);
-        tasks.release(jobId, 1);
+        releaseAs(solvers[1], 1);
         from(address(tasks));
         emit ITasks.ShardAssigned(jobId, 1, solvers[1], 10 ether);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
+        takeAs(solvers[1], 1);
         skip(1001);
         from(address(tasks));
         emit ITasks.ShardReleased(jobId, 1, solvers[1], "deadline missed");
@@ -123,8 +121,7 @@ contract EventsTest is FindingsMarket {
         voteAs(drawn[0], fallen, true);
         from(address(tasks));
         emit ITasks.VoteAbstained(id, drawn[2]);
-        vm.prank(drawn[2]);
-        tasks.abstain(fallen);
+        abstainAs(drawn[2], fallen);
         skip(75);
         snapshot = vm.snapshotState();
         tasks.tally(fallen);

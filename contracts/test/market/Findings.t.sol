@@ -60,8 +60,7 @@ contract FindingsTest is FindingsMarket {
         court.decide(honest, true);
         settle(right);
         tasks.settle(beside);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         skip(4000);
         jobs.close(jobId);
         vm.expectRevert(ITasks.MayBeSettled.selector);
@@ -294,8 +293,7 @@ contract FindingsTest is FindingsMarket {
         (uint256 other, Found memory false_) = looked(stranger, 1, keccak256("a guess"));
         court.decide(honest, true);
         court.decide(other, true);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
         Claim memory again = draft(Kind.TASK, 0, 0);
         again.outputRoot = right[4];
         (settled, settledRoots) = commitAs(solvers[0], again, right);
@@ -326,8 +324,7 @@ contract FindingsTest is FindingsMarket {
         (uint256 other, Found memory b) = looked(stranger, 0, keccak256("his"));
         court.decide(game, true);
         court.decide(other, true);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
         Claim[] memory first = playRound(0);
         Claim memory later = acceptedTask(1, 0);
         Terms memory t = aTerms();

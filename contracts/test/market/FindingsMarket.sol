@@ -63,8 +63,7 @@ abstract contract FindingsMarket is Market {
 
     /// @dev The shard's next holder commits these states at the place, and they are paid.
     function settle(bytes32[] memory roots) internal {
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
         Claim memory draft_ = draft(Kind.TASK, 0, 0);
         draft_.outputRoot = roots[roots.length - 1];
         (settled, settledRoots) = commitAs(solvers[0], draft_, roots);

@@ -25,10 +25,8 @@ contract FreeTrainingTest is RealCourt {
         stakeAs(solvers[0], Role.SOLVER, 4000 ether);
         stakeAs(solvers[1], Role.SOLVER, 4000 ether);
         fund(puppet, 100 ether);
-        vm.prank(sybil);
-        tasks.takeShard(jobId, 0, 0);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
+        takeAs(sybil, 0);
+        takeAs(solvers[1], 1);
     }
 
     function posted_() private view returns (Terms memory) {
@@ -39,10 +37,8 @@ contract FreeTrainingTest is RealCourt {
     function train() private {
         wrong = acceptedTask(0, 0);
         acceptedTask(0, 1);
-        vm.prank(sybil);
-        tasks.release(jobId, 0);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        releaseAs(sybil, 0);
+        takeAs(solvers[0], 0);
         honest.push(commitOuter(0));
         for (uint32 round = 1; round < ROUNDS; ++round) {
             honest.push(acceptedTask(round, 0));
@@ -68,8 +64,7 @@ contract FreeTrainingTest is RealCourt {
         uint256 earned = free(solvers[0]) + free(solvers[1]);
         train();
         uint256 gameId = openAs(puppet, wrong, 0);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         letPass(gameId);
         assertPhase(wrong, Phase.CONVICTED);
         for (uint256 i; i < honest.length; ++i) {

@@ -23,8 +23,7 @@ contract GraceTest is RealCourt {
         postJob(t);
         for (uint32 i; i < HOLDERS; ++i) {
             holders[i] = newSolver(string.concat("holder", vm.toString(i)), STAKE * 2);
-            vm.prank(holders[i]);
-            tasks.takeShard(jobId, i, 0);
+            takeAs(holders[i], i);
         }
         for (uint32 i; i < HOLDERS; ++i) {
             acceptedAs(i);
@@ -66,8 +65,7 @@ contract GraceTest is RealCourt {
             skip(1); // past the deadline, for most of them
             assertFalse(expired(i), "nobody is fined while the game runs");
         }
-        vm.prank(holders[1]);
-        tasks.release(jobId, 1);
+        releaseAs(holders[1], 1);
         letPass(gameId);
         assertTrue(decided(gameId));
         assertEq(jobs.progress(jobId).round, 0, "the job went back");
@@ -125,8 +123,7 @@ contract GraceTest is RealCourt {
     function _lostByRelease() private returns (uint256 lost) {
         uint256 snapshot = vm.snapshotState();
         uint256 before = activeOf(holders[1], Role.SOLVER);
-        vm.prank(holders[1]);
-        tasks.release(jobId, 1);
+        releaseAs(holders[1], 1);
         lost = before - activeOf(holders[1], Role.SOLVER);
         vm.revertToState(snapshot);
     }

@@ -33,8 +33,7 @@ contract GuardianTest is Market {
         vm.prank(client);
         jobs.post(t, budget);
         vm.expectRevert(paused(IGuardian.Business.SHARDS));
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
         vm.expectRevert(paused(IGuardian.Business.STAKES));
         vm.prank(solvers[0]);
         stakes.stake(Role.SOLVER, 1);
@@ -47,8 +46,7 @@ contract GuardianTest is Market {
         jobs.post(t, budget);
         vm.prank(solvers[0]);
         stakes.stake(Role.SOLVER, 1);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
     }
 
     /// @dev Everything that was begun goes on to its end, all paused.
@@ -72,8 +70,7 @@ contract GuardianTest is Market {
         vault.withdraw(verifiers[1], there);
         vm.stopPrank();
         assertEq(token.balanceOf(verifiers[1]), there);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         skip(10_000);
         jobs.close(jobId);
         assertSolvent();

@@ -139,8 +139,7 @@ contract HaltTest is RealCourt {
         tasks.tally(claim);
         voteAs(drawn[0], claim, true);
         voteAs(drawn[1], claim, true);
-        vm.prank(drawn[2]);
-        tasks.abstain(claim);
+        abstainAs(drawn[2], claim);
         assertEq(lockedOf(drawn[2], Role.VERIFIER), 0, "whoever cannot vote any more may still abstain");
         tasks.tally(claim);
         assertEq(vault.burnt(), 0, "nobody was fined");
@@ -159,8 +158,7 @@ contract HaltTest is RealCourt {
         vm.prank(drawn[0]);
         tasks.vote(idOf(claim), seed, true, tracesOf(drawn[0]));
         vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end));
-        vm.prank(drawn[0]);
-        tasks.abstain(claim);
+        abstainAs(drawn[0], claim);
         tasks.tally(claim);
         assertEq(vault.burnt(), 3 * 7 ether, "each a penalty");
     }

@@ -52,8 +52,7 @@ contract HostileTermsTest is Market {
         t.classId = classes.register(conditionsOf(t));
         jobId = jobs.post(t, jobs.worstCase(t));
         vm.stopPrank();
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
         claim = submit(solvers[0], draft(Kind.TASK, 0, 0));
     }
 
@@ -300,8 +299,7 @@ contract HostileTermsTest is Market {
         vm.prank(solvers[0]);
         assertEq(tasks.commit(claim, ends), idOf(claim));
         address[] memory drawn = seedFor(claim);
-        vm.prank(drawn[0]);
-        tasks.abstain(claim);
+        abstainAs(drawn[0], claim);
         castEight(claim, 1);
         tasks.tally(claim);
         castEight(claim, 4);

@@ -73,10 +73,8 @@ contract InFlightTest is Market {
         skip(600);
         uint128 seen = tasks.price(jobId, 0);
         assertEq(seen, 10 ether, "what the honest solver has seen");
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
-        vm.prank(solvers[0]);
-        tasks.release(jobId, 0);
+        takeAs(solvers[0], 0);
+        releaseAs(solvers[0], 0);
         assertEq(tasks.price(jobId, 0), 0, "the fault was planted");
 
         vm.expectRevert(abi.encodeWithSelector(ITasks.PriceBelow.selector, 0));

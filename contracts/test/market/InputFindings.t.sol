@@ -54,8 +54,7 @@ contract InputFindingsTest is FindingsMarket {
     }
 
     function retake(uint32 shard) private {
-        vm.prank(solvers[shard]);
-        tasks.takeShard(jobId, shard, 0);
+        takeAs(solvers[shard], shard);
     }
 
     /// @dev Once these are settled, the reward is shared by the claim that is at the fallen one's place.

@@ -34,8 +34,7 @@ contract JobsTest is Market {
         holdShards();
         skip(400);
         Claim[] memory first = playRound(0);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         settleAll(first);
         skip(499); // a task's time since the shards were taken, and more
         vm.expectRevert(abi.encodeWithSelector(IJobs.NotFinished.selector, jobId));
@@ -113,8 +112,7 @@ contract JobsTest is Market {
         fund(stranger, 9 ether);
         vm.prank(stranger);
         jobs.topUp(jobId, 9 ether);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         skip(1001);
         jobs.close(jobId);
         assertEq(free(client), before + 9 ether);
@@ -132,8 +130,7 @@ contract JobsTest is Market {
         vm.expectRevert(abi.encodeWithSelector(IJobs.NotFinished.selector, jobId));
         vm.prank(stranger);
         jobs.close(jobId);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         skip(1001);
         uint256 before = free(client);
         vm.prank(stranger);
@@ -168,8 +165,7 @@ contract JobsTest is Market {
     function test_progressSaysWhetherAJobIsHaltedOrClosed() external {
         postJob(aTerms());
         assertFalse(jobs.progress(jobId).halted || jobs.progress(jobId).closed);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         assertTrue(jobs.progress(jobId).halted);
         assertFalse(jobs.progress(jobId).closed);
         skip(1001);
@@ -182,13 +178,10 @@ contract JobsTest is Market {
         (t.priceCap, t.solverStake) = (20 ether, 150 ether);
         postJob(t);
         skip(300);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
-        vm.prank(client);
-        jobs.halt(jobId);
+        takeAs(solvers[0], 0);
+        clientHalts();
         vm.expectRevert(abi.encodeWithSelector(IJobs.JobEnded.selector, jobId));
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
+        takeAs(solvers[1], 1);
         skip(1000);
         vm.expectRevert(abi.encodeWithSelector(IJobs.NotFinished.selector, jobId));
         jobs.close(jobId);
@@ -211,8 +204,7 @@ contract JobsTest is Market {
         holdShards();
         playRound(0);
         vm.expectRevert(abi.encodeWithSelector(IJobs.JobEnded.selector, jobId));
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         assertEq(lockedOf(solvers[0], Role.SOLVER), 207 ether);
     }
 }

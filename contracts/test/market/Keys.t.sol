@@ -119,8 +119,7 @@ contract KeysTest is Market {
         vm.prank(owner);
         stakes.stakeFor(operator, Role.SOLVER, 600 ether);
         postJob(aTerms());
-        vm.prank(operator);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(operator, 0);
         vm.prank(address(tasks));
         stakes.slash(operator, Role.SOLVER, 100 ether, client);
         assertEq(activeOf(operator, Role.SOLVER), 500 ether);

@@ -281,10 +281,29 @@ abstract contract Market is Test {
         posted.push(id);
     }
 
+    function takeAs(address solver, uint32 shard) internal {
+        vm.prank(solver);
+        tasks.takeShard(jobId, shard, 0);
+    }
+
+    function releaseAs(address solver, uint32 shard) internal {
+        vm.prank(solver);
+        tasks.release(jobId, shard);
+    }
+
+    function abstainAs(address verifier, Claim memory claim) internal {
+        vm.prank(verifier);
+        tasks.abstain(claim);
+    }
+
+    function clientHalts() internal {
+        vm.prank(client);
+        jobs.halt(jobId);
+    }
+
     function holdShards() internal {
         for (uint32 i; i < SHARDS; ++i) {
-            vm.prank(solvers[i]);
-            tasks.takeShard(jobId, i, 0);
+            takeAs(solvers[i], i);
         }
     }
 
@@ -293,8 +312,7 @@ abstract contract Market is Test {
         for (uint32 i; i < SHARDS; ++i) {
             (address solver,,) = tasks.holder(jobId, i);
             if (solver == address(0)) continue;
-            vm.prank(solver);
-            tasks.release(jobId, i);
+            releaseAs(solver, i);
         }
     }
 

@@ -168,8 +168,7 @@ contract SeatAttacksTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
         vm.prank(drawn[0]);
         tasks.vote(idOf(claim), 0, false, none);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[1], 0);
         Claim memory again = commitTask(0, 0);
         bytes32 id = idOf(again);
         address[] memory anew = seedFor(again);

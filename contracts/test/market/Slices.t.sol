@@ -223,8 +223,7 @@ contract SlicesTest is Market {
         uint256 before = free(solvers[1]);
         tasks.void(built);
         assertEq(free(solvers[1]) - before, 5 ether);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[1], 0);
         refill(solvers[1]);
         accept(taskOf(0, 0));
         assertEq(slice(0, 1).attempt, 1);
@@ -344,8 +343,7 @@ contract SlicesTest is Market {
             accept(done[k]);
         }
         Claim memory only = slice(0, 0);
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         skip(1101);
         tasks.settle(done[0]);
         tasks.settle(done[1]);
@@ -568,8 +566,7 @@ contract SlicesTest is Market {
             refill(solvers[k]);
             (address solver,,) = tasks.holder(jobId, k);
             if (solver != address(0)) continue;
-            vm.prank(solvers[k]);
-            tasks.takeShard(jobId, k, 0);
+            takeAs(solvers[k], k);
         }
         for (uint32 k; k < SHARDS; ++k) {
             if (tasks.current(jobId, Kind.TASK, round, k) == 0) accept(taskOf(round, k));

@@ -154,8 +154,7 @@ contract StragglersTest is Market {
         vm.expectPartialRevert(ITasks.TooLate.selector);
         vm.prank(solvers[1]);
         tasks.commit(again, segmentEnds(again));
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         skip(1001);
         tasks.settle(first);
         jobs.close(jobId);
@@ -177,8 +176,7 @@ contract StragglersTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 1));
         tasks.void(late);
         if (block.timestamp > statusOf(late).since + 74) {
-            vm.prank(drawn[1]);
-            tasks.abstain(late); // nobody waits for it
+            abstainAs(drawn[1], late); // nobody waits for it
         }
         uint256 before = vm.snapshotState();
         uint256 rich = free(whistle);
@@ -295,8 +293,7 @@ contract StragglersTest is Market {
         afterTheStragglers();
         vm.expectRevert();
         tasks.expire(jobId, 1);
-        vm.prank(solvers[1]);
-        tasks.release(jobId, 1);
+        releaseAs(solvers[1], 1);
         assertEq(activeOf(solvers[1], Role.SOLVER), 1000 ether);
     }
 
@@ -319,8 +316,7 @@ contract StragglersTest is Market {
     }
 
     function test_aHaltedJobsLastRoundClosesWithoutAStraggler() external {
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         (Claim memory task, Claim memory outer) = playAlone(0);
         skip(501);
         tasks.settle(task);
@@ -463,8 +459,7 @@ contract StragglersTest is Market {
     {
         convictByGame(task);
         stakeAs(solvers[1], Role.SOLVER, 100 ether);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
+        takeAs(solvers[1], 1);
         return submitFrom(solvers[1], Kind.TASK, 2, 1, input);
     }
 
@@ -512,10 +507,8 @@ contract StragglersTest is Market {
         (t.minShards, t.rounds, t.maxUnsettled, t.nonce) = (1, 140, 3, 1);
         (t.priceFloor, t.priceCap, t.verifierFee, t.outerFee) = (5 ether, 5 ether, 0, 1 ether);
         postJob(t);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
+        takeAs(solvers[0], 0);
+        takeAs(solvers[1], 1);
         for (uint256 i; i < 2; ++i) {
             fund(solvers[i], 1e6 ether);
             stakeAs(solvers[i], Role.SOLVER, 1e6 ether);
@@ -624,10 +617,8 @@ contract StragglersTest is Market {
         uint64 start = jobs.progress(jobId).roundStart;
         acceptedTask(0, 0);
         vm.warp(start + 900);
-        vm.prank(solvers[1]);
-        tasks.release(jobId, 1);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1, 0);
+        releaseAs(solvers[1], 1);
+        takeAs(solvers[1], 1);
         vm.warp(start + 1300);
         uint256 open = vm.snapshotState();
         commitTask(0, 1);
@@ -652,8 +643,7 @@ contract StragglersTest is Market {
 
     /// @notice A node asks for them once and never again.
     function test_nothingThatIsLeftOfAClosedJobChangesItsProgressOrItsEscrow() external {
-        vm.prank(client);
-        jobs.halt(jobId);
+        clientHalts();
         Claim memory late = commitTask(0, 1);
         uint256 game = challengeAs(whistle, late, 1);
         (Claim memory task, Claim memory outer) = playAlone(0);

@@ -33,8 +33,7 @@ contract TasksTest is Market {
         assertEq(tasks.price(jobId, 0), 10 ether + 10 ether * uint256(301) / 600);
         skip(1e6);
         assertEq(tasks.price(jobId, 0), 20 ether);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
         skip(10);
         assertEq(tasks.price(jobId, 0), 20 ether, "agreed");
         assertEq(tasks.price(jobId, 1), 20 ether);
@@ -47,14 +46,11 @@ contract TasksTest is Market {
     function test_aShardHasOneHolder() external {
         holdShards();
         vm.expectRevert(abi.encodeWithSelector(ITasks.ShardTaken.selector, solvers[0]));
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[1], 0);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, solvers[0]));
-        vm.prank(solvers[1]);
-        tasks.release(jobId, 0);
+        releaseAs(solvers[1], 0);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchShard.selector, 2));
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 2, 0);
+        takeAs(solvers[1], 2);
         bytes32 absent = "no job";
         vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchJob.selector, absent));
         tasks.takeShard(absent, 0, 0);
@@ -68,8 +64,7 @@ contract TasksTest is Market {
                 IStakes.InsufficientStake.selector, solvers[0], Role.SOLVER, 107 ether, 106 ether
             )
         );
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        takeAs(solvers[0], 0);
     }
 
     function test_R10_aHeldShardHasItsPenaltyLocked() external {
@@ -88,8 +83,7 @@ contract TasksTest is Market {
         postWithARange();
         holdShards();
         commitTask(0, 0);
-        vm.prank(solvers[0]);
-        tasks.release(jobId, 0);
+        releaseAs(solvers[0], 0);
         assertEq(lockedOf(solvers[0], Role.SOLVER), 150 ether, "the claim's alone");
         assertEq(activeOf(solvers[0], Role.SOLVER), 1000 ether);
         (address solver,,) = tasks.holder(jobId, 0);
@@ -100,8 +94,7 @@ contract TasksTest is Market {
 
     function test_releaseOfAnOwedTaskCostsThePenalty() external {
         holdShards();
-        vm.prank(solvers[0]);
-        tasks.release(jobId, 0);
+        releaseAs(solvers[0], 0);
         assertEq(activeOf(solvers[0], Role.SOLVER), 993 ether);
         assertEq(vault.burnt(), 7 ether);
         assertSolvent();
@@ -352,8 +345,7 @@ contract TasksTest is Market {
             Claim memory claim = commitTask(0, 0);
             assertEq(claim.attempt, i);
             convictByGame(claim);
-            vm.prank(solvers[0]);
-            tasks.takeShard(jobId, 0, 0);
+            takeAs(solvers[0], 0);
         }
     }
 
@@ -399,10 +391,8 @@ contract TasksTest is Market {
             draft(Kind.TASK, 0, 0),
             abi.encodeWithSelector(ITasks.PlaceTaken.selector, idOf(claim))
         );
-        vm.prank(solvers[0]);
-        tasks.release(jobId, 0);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
+        releaseAs(solvers[0], 0);
+        takeAs(solvers[0], 0);
         refuseCommit(
             solvers[0],
             draft(Kind.TASK, 0, 0),
@@ -468,11 +458,6 @@ contract TasksTest is Market {
         for (uint256 i = first; i < drawn.length; ++i) {
             voteAs(drawn[i], claim, true);
         }
-    }
-
-    function abstainAs(address verifier, Claim memory claim) private {
-        vm.prank(verifier);
-        tasks.abstain(claim);
     }
 
     function test_Attack32_whoLeavesASeatWithoutAVotePaysAndOthersAreCalledFromTheSameSeed() external {
@@ -606,8 +591,7 @@ contract TasksTest is Market {
         vm.prank(drawn[2]);
         tasks.vote(idOf(claim), seed_, false, new bytes32[](0));
         vm.expectRevert(late);
-        vm.prank(drawn[2]);
-        tasks.abstain(claim);
+        abstainAs(drawn[2], claim);
     }
 
     function test_seatsAreCalledThreeTimesAndEightInAll() external {
