@@ -52,6 +52,7 @@ interface Vm {
     function readFile(string calldata path) external view returns (string memory);
     function parseJsonString(string calldata json, string calldata key) external pure returns (string memory);
     function keyExistsJson(string calldata json, string calldata key) external view returns (bool);
+    function split(string calldata text, string calldata delimiter) external pure returns (string[] memory);
     function toString(uint256 value) external pure returns (string memory);
     function toString(bytes32 value) external pure returns (string memory);
     function assertTrue(bool condition, string calldata why) external pure;

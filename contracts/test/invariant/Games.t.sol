@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Game} from "../../src/interfaces/ICourt.sol";
-import {Test} from "../Vm.sol";
+import {Actions} from "./Actions.sol";
 import {GamesHandler} from "./GamesHandler.sol";
 
 /// @dev The handler with what is true between its actions.
@@ -38,26 +38,18 @@ contract CheckedGames is GamesHandler {
 /// forge-config: default.invariant.depth = 40
 /// forge-config: nightly.invariant.runs = 256
 /// forge-config: nightly.invariant.depth = 256
-contract GamesInvariantTest is Test {
+contract GamesInvariantTest is Actions {
     CheckedGames private games;
 
-    function setUp() external {
+    function renew() internal override returns (address) {
         games = new CheckedGames();
+        return address(games);
     }
 
-    function targetContracts() external view returns (address[] memory targets) {
-        targets = new address[](1);
-        targets[0] = address(games);
-    }
-
-    function targetSelectors() external view returns (FuzzSelector[] memory targets) {
-        targets = new FuzzSelector[](1);
-        targets[0].addr = address(games);
-        targets[0].selectors = new bytes4[](4);
-        for (uint256 i; i < 3; ++i) {
-            targets[0].selectors[i] = games.advance.selector;
-        }
-        targets[0].selectors[3] = games.trespass.selector;
+    function setUp() external {
+        handler = renew();
+        act(games.advance.selector, 3);
+        act(games.trespass.selector, 1);
     }
 
     /// @notice Invariants 10 to 13: the handler checks at each move that the range shrinks inside what it was and that what
@@ -66,7 +58,7 @@ contract GamesInvariantTest is Test {
         check();
     }
 
-    function check() private view {
+    function check() internal view override {
         games.check10_everyGameThatWasOpenedIsOpenOrDecidedOnce();
         games.check12_exactlyOneClockRuns();
     }
