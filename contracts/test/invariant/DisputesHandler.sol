@@ -77,13 +77,13 @@ abstract contract DisputesHandler is MarketHandler {
     }
 
     /// @dev The challenger wins one game in four, lest nearly every claim fall.
-    function decide(uint256 seed, bool won) external {
+    function decide(uint256 seed) external {
         if (open.length == 0) return;
         OpenGame memory game = open[seed % open.length];
         open[seed % open.length] = open[open.length - 1];
         open.pop();
         Claim memory claim = claims[game.claim];
-        won = won && (seed >> 16) % 2 == 0;
+        bool won = (seed >> 16) % 4 == 0;
         bool fallen = statusOf(claim).phase == Phase.CONVICTED;
         bool live = game.verifier == address(0) ? _live(claim) : !convictedVote[game.claimId][game.verifier];
         address defender = game.verifier == address(0) ? claim.claimant : game.verifier;

@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {IGuardian} from "../../src/interfaces/IGuardian.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, ClaimStatus, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
-import {Test} from "../Vm.sol";
+import {Actions} from "./Actions.sol";
 import {AuditsHandler} from "./AuditsHandler.sol";
 
 /// @notice The handler with what is true of it at any time, numbered as in docs/invariants.md.
@@ -138,7 +138,7 @@ contract CheckedMarket is AuditsHandler {
             guardian.setPaused(IGuardian.Business(i), true);
         }
         while (open.length > 0) {
-            this.decide(open.length << 17 | open.length - 1, open.length % 2 == 0);
+            this.decide(open.length << 17 | open.length - 1);
         }
         while (demanded.length > 0) {
             _answer(demanded.length - 1, demanded.length % 2 == 0);
@@ -170,70 +170,39 @@ contract CheckedMarket is AuditsHandler {
 /// forge-config: default.invariant.depth = 80
 /// forge-config: nightly.invariant.runs = 256
 /// forge-config: nightly.invariant.depth = 256
-contract MarketInvariantTest is Test {
-    uint256 private constant RUNS = 40; // at most
-    uint256 private constant STEPS = 160;
-
+contract MarketInvariantTest is Actions {
     CheckedMarket private market;
 
-    function setUp() external {
+    function renew() internal override returns (address) {
         market = new CheckedMarket();
+        return address(market);
     }
 
-    function targetContracts() external view returns (address[] memory targets) {
-        targets = new address[](1);
-        targets[0] = address(market);
-    }
-
-    function targetSelectors() external view returns (FuzzSelector[] memory targets) {
-        bytes4[] memory list = selectors();
-        targets = new FuzzSelector[](1);
-        targets[0].addr = address(market);
-        targets[0].selectors = list;
-    }
-
-    function selectors() private view returns (bytes4[] memory targets) {
-        bytes4[28] memory list = [
-            market.advance.selector,
-            market.advance.selector,
-            market.advance.selector,
-            market.advance.selector,
-            market.advance.selector,
-            market.advance.selector,
-            market.advance.selector,
-            market.advance.selector,
-            market.challenge.selector,
-            market.challengeVote.selector,
-            market.decide.selector,
-            market.decide.selector,
-            market.settle.selector,
-            market.voidStale.selector,
-            market.releaseShard.selector,
-            market.unbond.selector,
-            market.finishUnbond.selector,
-            market.wait.selector,
-            market.withdraw.selector,
-            market.haltJob.selector,
-            market.demand.selector,
-            market.demand.selector,
-            market.answer.selector,
-            market.answer.selector,
-            market.challengeVote.selector,
-            market.share.selector,
-            market.freeSeats.selector,
-            market.challengeVote.selector
-        ];
-        targets = new bytes4[](list.length);
-        for (uint256 i; i < list.length; ++i) {
-            targets[i] = list[i];
-        }
+    function setUp() external {
+        handler = renew();
+        act(market.advance.selector, 8);
+        act(market.challenge.selector, 1);
+        act(market.challengeVote.selector, 3);
+        act(market.decide.selector, 2);
+        act(market.settle.selector, 1);
+        act(market.voidStale.selector, 1);
+        act(market.releaseShard.selector, 1);
+        act(market.unbond.selector, 1);
+        act(market.finishUnbond.selector, 1);
+        act(market.wait.selector, 1);
+        act(market.withdraw.selector, 1);
+        act(market.haltJob.selector, 1);
+        act(market.demand.selector, 2);
+        act(market.answer.selector, 2);
+        act(market.share.selector, 1);
+        act(market.freeSeats.selector, 1);
     }
 
     function invariant_theMarketKeepsItsBooks() external {
         check();
     }
 
-    function check() private {
+    function check() internal override {
         market.check1_theVaultHoldsExactlyItsBuckets();
         market.check2_everyEntryIsWhatItStandsFor();
         market.check3_theSupplyChangesOnlyByBurns();
@@ -251,81 +220,12 @@ contract MarketInvariantTest is Test {
         check();
     }
 
-    /// @notice A handler whose actions never do anything shows nothing: in some runs, the same every time, each does.
     function test_everyActionOfTheHandlerHappens() external {
-        vm.pauseGasMetering(); // it is more than a test may use
-        bytes4[] memory list = selectors();
-        string[] memory missing = happenings();
-        for (uint256 run; run < RUNS && missing.length > 0; ++run) {
-            if (run > 0) market = new CheckedMarket();
-            for (uint256 i; i < STEPS; ++i) {
-                uint256 seed = uint256(keccak256(abi.encode(run, i)));
-                // The second argument, where there is one, is an amount or a verdict.
-                bytes memory action =
-                    abi.encodeWithSelector(list[(seed >> 128) % list.length], seed, (seed >> 64) % 2);
-                (bool done, bytes memory reason) = address(market).call(action);
-                if (!done) {
-                    assembly ("memory-safe") {
-                        revert(add(reason, 32), mload(reason))
-                    }
-                }
-            }
-            check();
-            missing = stillMissing(missing);
-        }
-        if (missing.length > 0) assertTrue(false, string.concat("never happened: ", missing[0]));
-    }
-
-    function stillMissing(string[] memory names) private view returns (string[] memory list) {
-        list = new string[](names.length);
-        uint256 n;
-        for (uint256 i; i < names.length; ++i) {
-            if (market.calls(names[i]) == 0) list[n++] = names[i];
-        }
-        assembly ("memory-safe") {
-            mstore(list, n)
-        }
-    }
-
-    function happenings() private pure returns (string[] memory list) {
-        string[33] memory names = [
-            "abstain",
-            "accept",
-            "advance",
-            "challenge",
-            "challenge vote",
-            "close",
-            "commit",
-            "convict",
-            "convict vote",
-            "convict vote of a fallen claim",
-            "decide",
-            "demand",
-            "expire",
-            "expire demand",
-            "finish unbond",
-            "free seats",
-            "halt",
-            "late void",
-            "missed vote",
-            "missing",
-            "outer",
-            "recall",
-            "release",
-            "settle",
-            "share",
-            "slice",
-            "slice of a round that stays open",
-            "supply",
-            "unattested",
-            "unbond",
-            "void",
-            "withdraw",
-            "withhold"
-        ];
-        list = new string[](names.length);
-        for (uint256 i; i < names.length; ++i) {
-            list[i] = names[i];
-        }
+        string memory claims = "advance, commit, outer, missing, slice, slice of a round that stays open, release, expire, "
+            "accept, unattested, abstain, recall, missed vote, settle, void, late void, free seats, halt, close";
+        string memory money = "unbond, finish unbond, withdraw, share";
+        string memory disputes = "challenge, challenge vote, decide, convict, convict vote, "
+            "convict vote of a fallen claim, demand, supply, withhold, expire demand";
+        assertAllHappen(string.concat(claims, ", ", money, ", ", disputes), 40, 160);
     }
 }
