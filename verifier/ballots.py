@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from assay.disk import record
-from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 from assay.protocol.types import ClaimId
 from assay.verifier.policy import Ballot
@@ -35,8 +34,7 @@ class Ballots:
         self._fresh: dict[_Key, Ballot] = {}
         self._kept: dict[_Key, Ballot] = {}
         for path in sorted(folder.glob("*.json")):
-            again = "its sample is replayed again"
-            body = record.read_or_quarantine(path, _KIND, instead=again, earlier=_earlier)
+            body = record.read_or_quarantine(path, _KIND, instead="its sample is replayed again")
             if body is not None:
                 key, ballot = _decoded(body)
                 self._kept[key] = ballot
@@ -89,9 +87,3 @@ def _decoded(body: dict[str, Any]) -> tuple[_Key, Ballot]:
     traces = tuple(bytes.fromhex(trace) for trace in body["traces"])
     key = ClaimId(bytes.fromhex(body["claim"])), bytes.fromhex(body["seed"])
     return key, Ballot(bool(body["valid"]), traces, bool(body["finding"]))
-
-
-def _earlier(data: bytes) -> Any:
-    """Reads a ballot without a checksum, as earlier versions wrote it; its sample is replayed again before
-    its vote is sent."""
-    return _encoded(*_decoded(bounded_json.loads(data)))

@@ -8,11 +8,9 @@ mean a second demand with a second bond.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from assay.disk import record
 from assay.node.orders import WantedLeaves
-from assay.protocol import bounded_json
 from assay.protocol.demands import StateLeaf
 from assay.protocol.types import ClaimId
 
@@ -31,15 +29,9 @@ class DemandStore:
 
     def of(self, claim_id: ClaimId) -> WantedLeaves | None:
         """The leaves chosen for a claim, or None. Raises DamagedRecord."""
-
-        def earlier(data: bytes) -> Any:
-            kept = bounded_json.loads(data)
-            places = [[int(slot), int(leaf)] for slot, leaf in kept["places"]]
-            return {"claim": claim_id.hex(), "end": int(kept["end"]), "places": places}
-
         path = self._path(claim_id)
         hint = f"move {path} away once no demand of this account on the claim is under way"
-        body = record.read(path, _KIND, hint=hint, earlier=earlier)
+        body = record.read(path, _KIND, hint=hint)
         if body is None:
             return None
         if body["claim"] != claim_id.hex():

@@ -8,12 +8,10 @@ belongs to the devnet if its command line says so (`runs`), because process ids 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from assay.disk import record
-from assay.protocol import bounded_json
 
 DEVNET_FILE = "devnet.json"
 STATE_FILE = "chain.state"
@@ -86,48 +84,32 @@ def write_devnet(home: Path, devnet: Devnet) -> None:
     record.write(home / DEVNET_FILE, _KIND, asdict(devnet))
 
 
-def recorded(home: Path) -> Devnet | None:
-    """The recorded devnet, running or not, or None."""
-    return _read(home)
-
-
 def read_devnet(home: Path) -> Devnet | None:
     """The running devnet of a home folder, or None."""
-    devnet = _read(home)
+    devnet = recorded(home)
     return devnet if devnet is not None and process_alive(devnet.chain_pid) else None
 
 
 def read_stopped(home: Path) -> Devnet | None:
     """The stopped devnet of a home folder that can be resumed, or None."""
-    devnet = _read(home)
+    devnet = recorded(home)
     if devnet is None or process_alive(devnet.chain_pid) or not devnet.genesis_s:
         return None
     return devnet.stopped()
 
 
-def _read(home: Path) -> Devnet | None:
-    """Reads the record without fields of other versions."""
+def recorded(home: Path) -> Devnet | None:
+    """The recorded devnet, running or not, or None."""
     path = home / DEVNET_FILE
     hint = (
         "end what is left of the devnet by hand (its processes are named anvil and assay), remove"
         f" {path}, and start another: assay devnet up"
     )
-    body = record.read(path, _KIND, hint=hint, earlier=_bare)
+    body = record.read(path, _KIND, hint=hint)
     if body is None:
         return None
-    nodes = tuple(NodeRecord(**_known(NodeRecord, node)) for node in body["nodes"])
-    nodes = tuple(replace(node, arguments=tuple(node.arguments)) for node in nodes)
-    return Devnet(**{**_known(Devnet, body), "nodes": nodes})
-
-
-def _bare(data: bytes) -> dict[str, Any]:
-    """Reads a record without a checksum."""
-    body = bounded_json.loads(data)
-    return {**body, "nodes": [dict(node) for node in body["nodes"]], "rpc_url": str(body["rpc_url"])}
-
-
-def _known(kind: type[NodeRecord] | type[Devnet], body: dict[str, Any]) -> dict[str, Any]:
-    return {field.name: body[field.name] for field in fields(kind) if field.name in body}
+    nodes = (NodeRecord(**{**node, "arguments": tuple(node["arguments"])}) for node in body["nodes"])
+    return Devnet(**{**body, "nodes": tuple(nodes)})
 
 
 def remove_devnet(home: Path) -> None:

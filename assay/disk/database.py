@@ -199,9 +199,7 @@ class Database:
         self._tables = tuple(tables)
         with self:
             found = _schema(self._db)
-            marks = {"checksums", *(f"{table}_checked" for table in tables)}
-            earlier = bool(found) and not marks & set(found)
-            if earlier and self._sealed_changes():
+            if found and "checksums" not in found:
                 raise self._damaged("its checksums are missing")
             self._script(schema)
             for table, columns in tables.items():
@@ -212,8 +210,6 @@ class Database:
                 raise self._damaged(
                     f"its tables differ from those that it was made with: {', '.join(odd)[:200]}"
                 )
-            if earlier:
-                self._fill()
             self._compare()
 
     def _script(self, statements: str) -> None:
@@ -225,13 +221,6 @@ class Database:
                 if part.strip(" \n;"):
                     self._db.execute(part)
                 part = ""
-
-    def _fill(self) -> None:
-        """Adds checksums to a file that was written without any."""
-        for table in self._tables:
-            for number, *row in self._db.execute(f"SELECT rowid, * FROM {table}").fetchall():
-                digest = row_digest(table, number, *row)
-                self._db.execute("INSERT INTO checksums VALUES (?, ?, ?)", (table, number, digest))
 
     def _compare(self) -> None:
         (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()

@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -25,9 +25,6 @@ from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
 log = logging.getLogger(__name__)
-
-Earlier = Callable[[bytes], Any]
-"""Reads the body of an earlier form. Raises ValueError, KeyError or TypeError if it is none."""
 
 
 class DamagedRecord(Ask):
@@ -132,11 +129,10 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def read(path: Path, kind: str, *, hint: str, earlier: Earlier | None = None) -> Any:
+def read(path: Path, kind: str, *, hint: str) -> Any:
     """Reads a record's body; None if there is no file.
 
-    Raises DamagedRecord with the next step `hint`, and OSError if permissions are at fault. A file of an
-    earlier form, which `earlier` can read, is rewritten as a record.
+    Raises DamagedRecord with the next step `hint`, and OSError if permissions are at fault.
     """
     try:
         data = path.read_bytes()
@@ -149,29 +145,17 @@ def read(path: Path, kind: str, *, hint: str, earlier: Earlier | None = None) ->
     try:
         return decode(kind, data)
     except ValueError as error:
-        body = None if earlier is None else _earlier(earlier, data)
-        if body is None:
-            raise DamagedRecord(f"{path} is damaged: {error}", hint=hint) from error
-    with suppress(OSError):  # where it cannot be written, it is read in its old form again
-        write(path, kind, body, private=not path.stat().st_mode & 0o077)
-    return body
+        raise DamagedRecord(f"{path} is damaged: {error}", hint=hint) from error
 
 
-def _earlier(earlier: Earlier, data: bytes) -> Any:
-    try:
-        return earlier(data)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def read_or_quarantine(path: Path, kind: str, *, instead: str, earlier: Earlier | None = None) -> Any:
+def read_or_quarantine(path: Path, kind: str, *, instead: str) -> Any:
     """As `read`, for a record that can be recreated: a damaged file is moved aside with a warning and counts
     as missing.
 
     `instead`: says in the warning what happens instead.
     """
     try:
-        return read(path, kind, hint="", earlier=earlier)
+        return read(path, kind, hint="")
     except DamagedRecord as error:
         aside = path.with_name(path.name + ".damaged")
         with suppress(OSError):

@@ -22,7 +22,6 @@ from assay.chain.eth.journal import Call, Receipt, WrongChain
 from assay.chain.eth.rpc import Rpc, identity
 from assay.chain.eth.sender import Sender
 from assay.disk import record
-from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, RpcUnreachable, Stop
 
 SCHEMA = "assay/deployment/1"
@@ -253,7 +252,7 @@ def parse(path: Path) -> Deployment:
     """Parses a deployment file without a node. Raises NoDeployment."""
     again = "fetch it again or deploy again"
     try:
-        document = record.read(path, SCHEMA, hint=again, earlier=_unsealed)
+        document = record.read(path, SCHEMA, hint=again)
     except record.DamagedRecord as error:
         raise NoDeployment(error.message, hint=again) from error
     if document is None:
@@ -274,11 +273,3 @@ def parse(path: Path) -> Deployment:
         raise NoDeployment(
             f"{path} is no deployment file ({type(error).__name__}: {error})", hint=again
         ) from error
-
-
-def _unsealed(data: bytes) -> dict[str, Any]:
-    """Reads a deployment file without a checksum."""
-    document = bounded_json.loads(data)
-    if document.pop("schema") != SCHEMA:
-        raise ValueError("it is of another schema")
-    return {**document}

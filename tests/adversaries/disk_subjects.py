@@ -257,7 +257,7 @@ SUBJECTS = (
     Subject("replays", write_replays, read_replays, fewer),
     Subject("journal", write_journal, read_journal),
     Subject("events", write_events, read_events, lambda truth, found: found[1:] == truth[1:]),
-    Subject("devnet", write_devnet, devnet_record._read),
+    Subject("devnet", write_devnet, devnet_record.recorded),
     Subject("deployment", write_deployment, read_deployment),
     Subject("fitness", write_fitness, read_fitness),
     Subject("keystore", write_key, read_key),

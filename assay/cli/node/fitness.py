@@ -21,7 +21,6 @@ from assay.compute.inline import InlinePool
 from assay.compute.orders import Order, Priority, WorkerContext
 from assay.compute.pool import Pool
 from assay.disk import record
-from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
 RECORD = "fitness.json"
@@ -75,15 +74,9 @@ def found(home: Path, device: str) -> Result | None:
 
 def _kept(home: Path) -> list[dict[str, Any]]:
     hint = "run `assay solver bench`, which compares this machine anew"
-    kept = record.read(home / RECORD, _KIND, hint=hint, earlier=_unsealed)
-    results: list[dict[str, Any]] = [] if kept is None else kept.get("results", [kept])
-    return [{"operations_per_second": 0, "slower": [], **one} for one in results]
-
-
-def _unsealed(data: bytes) -> dict[str, Any]:
-    """Reads a result without a checksum."""
-    kept = bounded_json.loads(data)
-    return {"machine": {"device": "", **kept["machine"]}, "fit": bool(kept["fit"])}
+    kept = record.read(home / RECORD, _KIND, hint=hint)
+    results: list[dict[str, Any]] = [] if kept is None else kept["results"]
+    return results
 
 
 def bench_command(device: str) -> str:

@@ -92,22 +92,6 @@ def test_a_private_record_is_its_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
 
 
-def test_an_earlier_form_is_read_once_and_written_as_a_record(tmp_path: Path) -> None:
-    path = tmp_path / "thing.json"
-    path.write_text('{"amount": 5}')
-    path.chmod(0o600)
-
-    def earlier(data: bytes) -> object:
-        return [json.loads(data)["amount"]]
-
-    assert record.read(path, KIND, hint="", earlier=earlier) == [5]
-    assert record.decode(KIND, path.read_bytes()) == [5]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    path.write_text('{"amounf": 5}')
-    with pytest.raises(DamagedRecord):
-        record.read(path, KIND, hint="", earlier=earlier)
-
-
 def test_what_can_be_had_again_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "thing.json"
     path.write_text("{")

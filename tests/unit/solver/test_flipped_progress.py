@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.disk import record
 from assay.node.checkpoints import Checkpoint
 from assay.protocol.types import JobId, Phase
 from assay.solver.progress import TaskProgress
@@ -95,12 +94,3 @@ def test_progress_of_another_task_with_the_same_input_is_not_believed(day: Marke
     (job_id,) = day.market_state.jobs
     terms = day.market_state.jobs[job_id].view.terms
     assert TaskProgress(file.parent).load(job_id, 0, 1 - shard, terms.genesis_root) == []
-
-
-def test_progress_of_the_form_without_a_checksum_is_read_and_checked(day: MarketDay) -> None:
-    file = begun(day)
-    body = record.decode("assay/progress/1", file.read_bytes())
-    file.write_text(json.dumps(body["checkpoints"]))
-    day.solver("ann")
-    ends_well(day)
-    assert [e["segment"] for e in day.named("trained")] == [0, 1, 2, 3]
