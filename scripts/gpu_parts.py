@@ -28,7 +28,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from assay.fitness import digests, long_run
+from assay.fitness import digests
 from assay.fitness.check import Form, check, forms_on
 from assay.fitness.exercise import all_exercises
 from assay.fitness.samples import STEPS
@@ -38,6 +38,7 @@ from assay.program.execute import Executor
 from assay.program.kernels import FAST
 from assay.program.state import state_root
 from assay.training.models import Gpt
+from scripts import long_run
 from scripts.bench import gpu
 from scripts.bench.report import machine as processor
 

@@ -1,4 +1,4 @@
-"""Writes assay/fitness/long_run.json: ten thousand steps, compiled and by the fast kernels, with equal roots.
+"""Writes scripts/long_run.json: ten thousand steps, compiled and by the fast kernels, with equal roots.
 
 The first thousand are also run by the definition, with the same roots. Takes minutes. Usage:
 `scripts/generate/long_run.py [--check]`; `--check` compares all three with the file and writes nothing.
@@ -15,10 +15,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from assay.fitness import long_run
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor
 from assay.program.kernels import FAST
+from scripts import long_run
 from scripts.bench.report import ROOT
 
 DEFINITION_STEPS = 1_000

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.fitness import long_run
 from assay.numerics.bits import patterns
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import PLAIN, Executor, Look, StepContext
 from assay.program.isa import Op, Program
 from assay.program.kernels import FAST
 from assay.protocol.errors import Stop
+from scripts import long_run
 
 RUN = long_run.stored()
 PARAMS = RUN.sample.program.params
