@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import update_wrapper
 from inspect import signature
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 from eth_utils.crypto import keccak
 
@@ -26,10 +26,9 @@ from assay.chain.eth.abi import MalformedData, decode_log, find, topic
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.fees import Due
 from assay.chain.eth.headers import SeedHeaders
-from assay.chain.eth.journal import Receipt
 from assay.chain.eth.rpc import Rpc
 from assay.chain.eth.sender import Sender
-from assay.protocol.demands import Asked, Chunk, StateLeaf, VoteProof
+from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.dispute import Move, Timeout
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.errors import AssayError, Unknown
@@ -48,7 +47,6 @@ from assay.protocol.types import (
     JobId,
     Kind,
     Seconds,
-    Terms,
     TxResult,
     Wei,
 )
@@ -71,18 +69,24 @@ _NO_CLAIM = Claim(
 
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def _calls(of: Callable[P, TxResult], contract: str, function: str) -> Callable[P, TxResult]:
-    """A write of the port that calls this function of a contract with its arguments."""
+def _calls(
+    of: Callable[P, R], contract: str, function: str, gives: tuple[str, str] | None = None
+) -> Callable[P, R]:
+    """A write of the port that calls this function of a contract with its arguments.
+
+    `gives`: the event of this contract and its argument that the write returns, if not the outcome.
+    """
     takes = signature(of)
 
-    def write(*given: P.args, **named: P.kwargs) -> TxResult:
+    def write(*given: P.args, **named: P.kwargs) -> R:
         bound = takes.bind(*given, **named)
         bound.apply_defaults()
         market, intent, *arguments = bound.args
-        result: TxResult = market.do(intent, contract, function, *arguments)
-        return result
+        result: R = market.do(intent, contract, function, *arguments)
+        return result if gives is None else market.logged(intent, contract, gives[0])[gives[1]]
 
     return update_wrapper(write, of)
 
@@ -135,6 +139,12 @@ class ChainMarket(ChainView):
     share_won = _calls(Market.share_won, "Challenges", "shareWon")
     tick = _calls(Market.tick, "Clock", "tick")
     expire_demand = _calls(Market.expire_demand, "Availability", "expire")
+    prove_vote = _calls(Market.prove_vote, "Challenges", "proveVote")
+    post = _calls(Market.post, "Jobs", "post", ("JobPosted", "jobId"))
+    open_game = _calls(Market.open_game, "Challenges", "open", ("Challenged", "gameId"))
+    open_vote_game = _calls(Market.open_vote_game, "Challenges", "openVote", ("Challenged", "gameId"))
+    open_input = _calls(Market.open_input, "Challenges", "openInput", ("Challenged", "gameId"))
+    demand = _calls(Market.demand, "Availability", "demand", ("Demanded", "demandId"))
 
     # Money
 
@@ -154,19 +164,14 @@ class ChainMarket(ChainView):
 
     # Jobs
 
-    def post(self, intent: str, terms: Terms, budget: Wei) -> JobId:
-        """Posts a job and returns its id."""
-        receipt = self._send(intent, "Jobs", "post", terms, budget)
-        return JobId(self._logged(receipt, "Jobs", "JobPosted")["jobId"])
-
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         """Commits a claim; `roots`: state roots at its segments' ends.
 
         The contract fills in segments_root, claimant, price, committed_at and attempt. `rewinds` is the job's
         count when the claim was computed; the contract refuses any other count.
         """
-        receipt = self._send(intent, "Tasks", "commit", claim, roots, due=self._due(self._due_of_task, claim))
-        return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])
+        self.do(intent, "Tasks", "commit", claim, roots, due=self._due(self._due_of_task, claim))
+        return ClaimId(self.logged(intent, "Tasks", "Committed")["claimId"])
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
         """Records the seed and draws the verifiers.
@@ -212,57 +217,6 @@ class ChainMarket(ChainView):
         finding = encode(self.me, claim_id, segment, verifier, root, salt)
         return self.do(intent, "Challenges", "announce", keccak(finding))
 
-    def open_game(
-        self,
-        intent: str,
-        claim: Claim,
-        segment: int,
-        from_leaf: bytes,
-        from_proof: Sequence[bytes],
-        to_leaf: bytes,
-        to_proof: Sequence[bytes],
-        root: bytes,
-        salt: bytes,
-    ) -> int:
-        """Disputes a segment of a claim and returns the game's id."""
-        arguments = (claim, segment, from_leaf, from_proof, to_leaf, to_proof, root, salt)
-        return self._open(intent, "open", *arguments)
-
-    def open_vote_game(
-        self,
-        intent: str,
-        claim: Claim,
-        verifier: Address,
-        sample: int,
-        from_leaf: bytes,
-        from_proof: Sequence[bytes],
-        trace_root: bytes,
-        trace_proof: Sequence[bytes],
-        salt: bytes,
-    ) -> int:
-        """Disputes a valid vote and returns the game's id."""
-        arguments = (claim, verifier, sample, from_leaf, from_proof, trace_root, trace_proof, salt)
-        return self._open(intent, "openVote", *arguments)
-
-    def prove_vote(
-        self,
-        intent: str,
-        claim: Claim,
-        verifier: Address,
-        sample: int,
-        place: StateLeaf,
-        committed: Chunk,
-        said: VoteProof,
-        salt: bytes,
-    ) -> TxResult:
-        """Convicts a valid vote whose own trace contradicts the claim's state."""
-        arguments = (claim, verifier, sample, place, committed, said, salt)
-        return self.do(intent, "Challenges", "proveVote", *arguments)
-
-    def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
-        """Makes the claimant open its input state's tree; returns the game's id."""
-        return self._open(intent, "openInput", claim, root, salt)
-
     def prove_binding(
         self,
         intent: str,
@@ -294,20 +248,6 @@ class ChainMarket(ChainView):
         return self.do(intent, "Court", function, *arguments, due=due)
 
     # Availability and deadlines
-
-    def demand(
-        self,
-        intent: str,
-        claim: Claim,
-        segment_end: int,
-        state_root: bytes,
-        proof: Sequence[bytes],
-        places: Sequence[StateLeaf],
-    ) -> int:
-        """Demands leaves of a committed state and returns the demand's id."""
-        arguments = (claim, segment_end, state_root, proof, places)
-        receipt = self._send(intent, "Availability", "demand", *arguments)
-        return int(self._logged(receipt, "Availability", "Demanded")["demandId"])
 
     def supply(
         self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
@@ -406,24 +346,17 @@ class ChainMarket(ChainView):
         function, arguments = entry_point(write)
         return self.do(write.intent, "Tasks", function, *arguments, due=self._due_of(write))
 
-    def _send(
-        self, intent: str, contract: str | Contract, function: str, *arguments: Any, due: Due | None = None
-    ) -> Receipt:
-        target = self.contracts[contract] if isinstance(contract, str) else contract
-        call = target.call(function, *(as_tuple(a) for a in arguments))
-        receipt = self.sender.send(intent, replace(call, due=due))
-        self.refresh()
-        return receipt
-
     def do(
         self, intent: str, contract: str | Contract, function: str, *arguments: Any, due: Due | None = None
     ) -> TxResult:
         """Calls a function of a contract, of the market's by its name. `due`: its deadline, if being late
         costs anything."""
-        receipt = self._send(intent, contract, function, *arguments, due=due)
+        target = self.contracts[contract] if isinstance(contract, str) else contract
+        call = target.call(function, *(as_tuple(a) for a in arguments))
+        receipt = self.sender.send(intent, replace(call, due=due))
+        self.refresh()
         gas = receipt.gas_used // self.sender.effects_of(receipt)
-        name = contract if isinstance(contract, str) else contract.name
-        return TxResult(receipt.tx_hash, receipt.block_number, gas, f"{name}.{function}")
+        return TxResult(receipt.tx_hash, receipt.block_number, gas, f"{target.name}.{function}")
 
     def approve(self, intent: str, spender: Address, amount: Wei) -> TxResult | None:
         """Lets a contract take this much of the caller's tokens; None if it may already."""
@@ -432,16 +365,8 @@ class ChainMarket(ChainView):
         return self.do(intent, "Token", "approve", spender, amount)
 
     def logged(self, intent: str, contract: str, event: str) -> dict[str, Any]:
-        """Arguments of an event that a sent transaction emitted."""
-        return self._logged(self.sender.wait(intent), contract, event)
-
-    def _open(self, intent: str, function: str, *arguments: Any) -> int:
-        receipt = self._send(intent, "Challenges", function, *arguments)
-        return int(self._logged(receipt, "Challenges", "Challenged")["gameId"])
-
-    def _logged(self, receipt: Receipt, contract: str, event: str) -> dict[str, Any]:
-        """Arguments of an event that this transaction must have emitted."""
-        target = self.contracts[contract]
+        """Arguments of an event that a sent transaction must have emitted."""
+        receipt, target = self.sender.wait(intent), self.contracts[contract]
         entry = find(target.abi, "event", event)
         for log in receipt.logs:
             topics = [bytes.fromhex(word[2:]) for word in log["topics"]]

@@ -132,6 +132,9 @@ class RecordingSender:
 
     def send(self, key: str, call: Call) -> Receipt:
         self.calls.append(call)
+        return self.wait(key)
+
+    def wait(self, key: str) -> Receipt:
         return Receipt(key, "0xabc", 1, "0xdef", 5, 1, True, None, self.logs)
 
 

@@ -39,15 +39,13 @@ def unpause(context: typer.Context, what: What) -> None:
 
 
 def _set(context: typer.Context, what: str, paused: bool) -> None:
-    from assay.chain.contracts.operators import set_paused
-
     app = app_of(context)
     business = parse_business(what)
     connection = app.connect()
     done = "paused" if paused else "open"
     app.announce(f"new {what} will be {done}")
     intent = connection.intent("guardian", done, what)
-    result = set_paused(connection.writer, intent, business, paused)
+    result = connection.writer.do(intent, "Guardian", "setPaused", business, paused)
     app.output.result("transaction", result, f"new {what} are {done}; transaction {result.tx_hash}")
 
 
@@ -58,8 +56,6 @@ def hand_over(
     renounce: Annotated[bool, typer.Option(help="Make nobody the pauser, for good.")] = False,
 ) -> None:
     """Pauser: make another account the pauser, or nobody for good."""
-    from assay.chain.contracts.operators import hand_over as give
-
     app = app_of(context)
     if (to is None) != renounce:
         raise Stop(
@@ -72,7 +68,7 @@ def hand_over(
     address = ZERO_ADDRESS if to is None else resolve(app, to)
     connection = app.connect()
     app.announce("give up pausing for good" if to is None else f"make {address} the pauser")
-    result = give(connection.writer, connection.intent("hand-over", address), address)
+    result = connection.writer.do(connection.intent("hand-over", address), "Guardian", "handOver", address)
     app.output.result("transaction", result, f"handed over; transaction {result.tx_hash}")
 
 

@@ -55,29 +55,23 @@ def bind(
     signature: Annotated[str, typer.Option("--consent", help="The operator's signature, in hex.")],
 ) -> None:
     """Owner: bind an operator with the consent it has signed."""
-    from assay.chain.contracts.operators import Owner, ownership
-    from assay.protocol.types import Consent
-
     app = app_of(context)
     connection = app.connect()
-    market = connection.writer
-    address = resolve(app, operator)
-    given = Consent(market.me, address, ownership(market, address).nonce, Seconds(expiry))
+    address, given = resolve(app, operator), _bytes(signature)
     app.announce(f"own the operator {address}: only this account will move its stake and its earnings")
-    result = Owner(market).bind(connection.intent("bind", address, expiry), given, _bytes(signature))
+    intent = connection.intent("bind", address, expiry)
+    result = connection.writer.do(intent, "Keys", "bind", address, expiry, given)
     app.output.result("transaction", result, f"bound; transaction {result.tx_hash}")
 
 
 @commands.command()
 def unbind(context: typer.Context, operator: Operator) -> None:
     """Owner: release an operator after the delay. Withdraw its stake before."""
-    from assay.chain.contracts.operators import Owner
-
     app = app_of(context)
     connection = app.connect()
     address = resolve(app, operator)
     app.announce(f"give {address} back to itself: whatever is staked on it by then will be its own")
-    result = Owner(connection.writer).unbind(connection.intent("unbind", address), address)
+    result = connection.writer.do(connection.intent("unbind", address), "Keys", "unbind", address)
     app.output.result("transaction", result, f"unbinding; transaction {result.tx_hash}")
 
 
@@ -95,8 +89,6 @@ def cap(
     others: Annotated[str, typer.Option(help="Part of it for all clients without a cap of their own.")],
 ) -> None:
     """Owner: limit what an operator may lock; losses by convictions and fines stay counted."""
-    from assay.chain.contracts.operators import Owner
-
     app = app_of(context)
     connection = app.connect()
     address, kind = resolve(app, operator), parse_role(role)
@@ -104,7 +96,7 @@ def cap(
     shown = [show_amount(amount) for amount in amounts]
     app.announce(f"let {address} lock {shown[0]} as {role}, {shown[1]} of it for clients without a cap")
     intent = connection.intent("cap", address, role, *amounts)
-    result = Owner(connection.writer).cap(intent, address, kind, *amounts)
+    result = connection.writer.do(intent, "Stakes", "cap", address, kind, *amounts)
     app.output.result("transaction", result, f"capped; transaction {result.tx_hash}")
 
 
@@ -117,41 +109,35 @@ def cap_client(
     role: RoleName,
 ) -> None:
     """Owner: set a separate cap for one client's jobs."""
-    from assay.chain.contracts.operators import Owner
-
     app = app_of(context)
     connection = app.connect()
     address, whose, kind = resolve(app, operator), resolve(app, client), parse_role(role)
     value = parse_amount(amount)
     app.announce(f"let {address} lock {show_amount(value)} as {role} for jobs of {whose}")
     intent = connection.intent("cap-client", address, role, whose, value)
-    result = Owner(connection.writer).cap_client(intent, address, kind, whose, value)
+    result = connection.writer.do(intent, "Stakes", "capClient", address, kind, whose, value)
     app.output.result("transaction", result, f"capped; transaction {result.tx_hash}")
 
 
 @commands.command()
 def allow(context: typer.Context, operator: Operator, amount: str) -> None:
     """Owner: allow an operator to put this amount of its free balance into its own jobs, and no more."""
-    from assay.chain.contracts.operators import Owner
-
     app = app_of(context)
     connection = app.connect()
     address, value = resolve(app, operator), parse_amount(amount)
     app.announce(f"let {address} put {show_amount(value)} into jobs")
     intent = connection.intent("allow", address, value)
-    result = Owner(connection.writer).allow(intent, address, value)
+    result = connection.writer.do(intent, "Vault", "allow", address, value)
     app.output.result("transaction", result, f"allowed; transaction {result.tx_hash}")
 
 
 @commands.command()
 def revoke(context: typer.Context) -> None:
     """Operator: revoke every consent that this account has signed."""
-    from assay.chain.contracts.operators import revoke_consents
-
     app = app_of(context)
     connection = app.connect()
     app.announce("revoke every consent signed so far")
-    result = revoke_consents(connection.writer, connection.intent("revoke-consents"))
+    result = connection.writer.do(connection.intent("revoke-consents"), "Keys", "revokeConsents")
     app.output.result("transaction", result, f"revoked; transaction {result.tx_hash}")
 
 

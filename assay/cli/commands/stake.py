@@ -48,8 +48,6 @@ def require_wallet(market: ChainMarket, amount: Wei) -> Wei:
 @commands.command()
 def deposit(context: typer.Context, amount: str, role: RoleName, operator: Operator = None) -> None:
     """Stake tokens, also for an operator; what is missing in the vault is deposited from the wallet first."""
-    from assay.chain.contracts.operators import Owner
-
     app = app_of(context)
     value, kind = parse_amount(amount), parse_role(role)
     connection = app.connect()
@@ -59,10 +57,8 @@ def deposit(context: typer.Context, amount: str, role: RoleName, operator: Opera
     if missing:
         market.deposit(connection.intent("deposit", missing), missing)
     intent = connection.intent("stake", role, value, *([operator] if operator else []))
-    if operator is None:
-        result = market.stake_up(intent, kind, value)
-    else:
-        result = Owner(market).stake(intent, resolve(app, operator), kind, value)
+    call = ("stake",) if operator is None else ("stakeFor", resolve(app, operator))
+    result = market.do(intent, "Stakes", *call, kind, value)
     app.output.result("transaction", result, f"staked; transaction {result.tx_hash}")
 
 
@@ -105,7 +101,6 @@ def _request_table(requests: list[UnbondRequest], now: int) -> object:
 @commands.command()
 def unbond(context: typer.Context, amount: str, role: RoleName, operator: Operator = None) -> None:
     """Start to unbond a stake; it stays slashable until the delay has passed."""
-    from assay.chain.contracts.operators import Owner
     from assay.chain.contracts.unbonding import unbond_requests
 
     app = app_of(context)
@@ -116,10 +111,8 @@ def unbond(context: typer.Context, amount: str, role: RoleName, operator: Operat
     _require_unlocked(market, whose, kind, value)
     app.announce(f"unbond {show_amount(value)} of the {role} stake", value)
     intent = connection.intent("unbond", role, value, *([operator] if operator else []))
-    if operator is None:
-        result = market.start_unbond(intent, kind, value)
-    else:
-        result = Owner(market).start_unbond(intent, whose, kind, value)
+    call = ("startUnbond",) if operator is None else ("startUnbondFor", whose)
+    result = market.do(intent, "Stakes", *call, kind, value)
     begun = max(unbond_requests(market, whose, kind), key=lambda request: request.index)
     when = show_moment(begun.due, connection.clock.now())
     todo = app.command(f"stake withdraw --role {role}")
@@ -154,7 +147,6 @@ def withdraw(
     operator: Operator = None,
 ) -> None:
     """Finish the unbondings whose delay has passed."""
-    from assay.chain.contracts.operators import Owner
     from assay.chain.contracts.unbonding import unbond_requests
 
     app = app_of(context)
@@ -170,13 +162,10 @@ def withdraw(
     total = sum(request.amount for request in due)
     numbers = ", ".join(str(request.index) for request in due)
     app.announce(f"withdraw {show_amount(total)} of the {role} stake (request {numbers})", total)
-    results = []
+    results, call = [], ("finishUnbond",) if operator is None else ("finishUnbondFor", whose)
     for request in due:
         intent = connection.intent("finish-unbond", role, request.index, *([operator] if operator else []))
-        if operator is None:
-            results.append(market.finish_unbond(intent, kind, request.index))
-        else:
-            results.append(Owner(market).finish_unbond(intent, whose, kind, request.index))
+        results.append(market.do(intent, "Stakes", *call, kind, request.index))
     left = [f"request {r.index}, {show_amount(r.amount)}: at {show_moment(r.due, now)}" for r in later]
     text = f"{show_amount(total)} are free in the vault; transaction {results[-1].tx_hash}"
     data = {**plain(results[-1]), "withdrawn": [r.index for r in due], "amount": str(total)}

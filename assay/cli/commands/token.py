@@ -50,17 +50,14 @@ def withdraw(
     ] = None,
 ) -> None:
     """Move free tokens (this account's, or an operator's) from the vault into the wallet."""
-    from assay.chain.contracts.operators import Owner
-
     app = app_of(context)
     value = parse_payment(amount)
     connection = app.connect()
     app.announce(f"withdraw {show_amount(value)} from the vault", value)
     intent = connection.intent("withdraw", value, *([operator] if operator else []))
-    if operator is None:
-        result = connection.writer.withdraw(intent, value)
-    else:
-        result = Owner(connection.writer).withdraw(intent, resolve(app, operator), value)
+    market = connection.writer
+    call = ("withdraw",) if operator is None else ("withdrawFor", resolve(app, operator))
+    result = market.do(intent, "Vault", *call, market.me, value)
     app.output.result("transaction", result, f"withdrawn; transaction {result.tx_hash}")
 
 

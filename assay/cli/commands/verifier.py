@@ -152,7 +152,6 @@ def subscribe(
 ) -> None:
     """Subscribe to a class of conditions: after two epochs the stake is drawn for its jobs, and no others."""
     from assay.app.accounts import resolve
-    from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
     connection = app.connect()
@@ -164,10 +163,8 @@ def subscribe(
     else:
         app.announce("end the subscription: from two epochs on the stake is drawn for no job")
     intent = connection.intent("subscribe", chosen, *([operator] if operator else []))
-    if operator is None:
-        result = connection.writer.subscribe(intent, chosen)
-    else:
-        result = Owner(connection.writer).subscribe(intent, resolve(app, operator), chosen)
+    call = ("subscribe",) if operator is None else ("subscribeFor", resolve(app, operator))
+    result = connection.writer.do(intent, "Stakes", *call, chosen)
     app.output.result("transaction", result, f"subscribed; transaction {result.tx_hash}")
 
 
