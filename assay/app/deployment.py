@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.app.times import show_span
 from assay.app.units import show_amount
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.deploy import Deployment, Prepared, parse
 from assay.chain.contracts.plan import Delays
 from assay.chain.contracts.profiles import PROFILES, Profile
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from assay.chain.eth.sender import Sender
 
 DECIMALS = 18
-_DECIMALS_ABI: list[dict[str, Any]] = [
-    {"type": "function", "name": "decimals", "inputs": [], "outputs": [{"name": "", "type": "uint8"}]},
-    {"type": "function", "name": "totalSupply", "inputs": [], "outputs": [{"name": "", "type": "uint256"}]},
-]
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def delays_of(profile: Profile, unbond_s: int | None, unbind_s: int | None, epoc
 
 def check_token(rpc: Rpc, address: str) -> None:
     """Raises Ask unless the address is an ERC-20 token that this market can use."""
-    token = Contract(rpc, "the token", address, _DECIMALS_ABI)
+    token = Contract(rpc, "the token", address, load_artifacts()["AssayToken"].abi)
     try:
         decimals, _ = token.read("decimals"), token.read("totalSupply")
     except RpcUnreachable:

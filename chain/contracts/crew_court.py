@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.chain.contracts.crews import CrewMember, crews_of
+from assay.chain.contracts.crews import CrewMember
 from assay.chain.contracts.followed_index import FollowedIndex
 from assay.chain.contracts.game_calls import call_of
 from assay.chain.eth.events import EventFollower
@@ -60,7 +60,7 @@ class CrewCourt:
 
     def accused(self, claim_id: ClaimId, member: int) -> bool:
         """True if a member was accused for a claim."""
-        return bool(crews_of(self._market).read("accused", claim_id, member))
+        return bool(self._market.contracts["Crews"].read("accused", claim_id, member))
 
     def accuse(self, intent: str, claim: Claim, transcript: Transcript, signature: bytes, said: Said) -> int:
         """Leader: accuses a member of a false step; returns the game's id."""

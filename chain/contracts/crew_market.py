@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.consent import sign_transcript, transcript_signer
 from assay.chain.contracts.crew_court import CrewCourt
-from assay.chain.contracts.crews import CrewMember, address_of, crews_of
+from assay.chain.contracts.crews import CrewMember, address_of
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.game_calls import call_of
 from assay.chain.contracts.market import ChainMarket
@@ -48,7 +48,7 @@ class CrewMarket(ChainMarket):
         key: LocalAccount,
         confirmations: int = 0,
     ) -> None:
-        """Raises NoCrews, and Stop if the account is no member or the crew was not formed."""
+        """Raises Stop if the account is no member or the crew was not formed."""
         super().__init__(rpc, deployment, artifacts, sender, events_file, confirmations=confirmations)
         self.invitation, self._key = invitation, key
         self._member = CrewMember(self, invitation)
@@ -134,4 +134,4 @@ class CrewMarket(ChainMarket):
 
     @property
     def _crews(self) -> Address:
-        return Address(crews_of(self).address)
+        return Address(self.contracts["Crews"].address)

@@ -20,12 +20,6 @@ from assay.protocol.errors import Stop
 from assay.protocol.types import Address, Claim, ClaimId, Role, Seconds, TxResult, Wei
 
 
-class NoCrews(Stop):
-    """The market has no Crews contract."""
-
-    code = "no-crews"
-
-
 @dataclass(frozen=True)
 class Standing:
     """What a member is charged with and owed."""
@@ -57,20 +51,9 @@ class CrewView:
         return not self.active and self.due is None
 
 
-def crews_of(view: ChainView) -> Contract:
-    """The market's Crews contract. Raises NoCrews."""
-    try:
-        return view.contracts["Crews"]
-    except KeyError:
-        raise NoCrews(
-            "this market was deployed without crews; nothing was sent",
-            hint="use a market that `assay deploy` of this version has made",
-        ) from None
-
-
 def address_of(view: ChainView, invitation: Invitation) -> Address:
     """Where the crew of an invitation is, or will be."""
-    return Address(crews_of(view).read("crewOf", as_tuple(invitation)))
+    return Address(view.contracts["Crews"].read("crewOf", as_tuple(invitation)))
 
 
 def crew_view(view: ChainView, invitation: Invitation) -> CrewView | None:
@@ -94,7 +77,7 @@ def crew_view(view: ChainView, invitation: Invitation) -> CrewView | None:
 
 
 def _standings(view: ChainView, invitation: Invitation, crew: Address) -> Sequence[Standing]:
-    crews, free = crews_of(view), view.free(crew)
+    crews, free = view.contracts["Crews"], view.free(crew)
     parts = [free * member.share // WHOLE for member in invitation.members]
     parts[0] = free - sum(parts[1:])  # what does not divide is the leader's
     books = [crews.read("charged", crew, i) for i in range(len(parts))]
@@ -105,7 +88,6 @@ def _standings(view: ChainView, invitation: Invitation, crew: Address) -> Sequen
 
 
 def _crew(view: ChainView, invitation: Invitation) -> Contract:
-    crews_of(view)
     return view.contracts["Crew"].at(address_of(view, invitation))
 
 
@@ -114,7 +96,7 @@ class CrewMember:
 
     def __init__(self, market: ChainMarket, invitation: Invitation) -> None:
         self._market, self._invitation = market, invitation
-        self._crews, self.crew = crews_of(market), _crew(market, invitation)
+        self._crews, self.crew = market.contracts["Crews"], _crew(market, invitation)
 
     @property
     def place(self) -> int:

@@ -63,12 +63,6 @@ TERMS = {
 }
 DELAYS = Delays(unbond_s=Seconds(100_000), unbind_s=Seconds(200_000), weight_epoch=1)
 NAMES = ("client", "ann", "bob", "v0", "v1", "v2", "wendy")
-TRANSFER = {
-    "type": "function",
-    "name": "transfer",
-    "inputs": [{"name": "to", "type": "address"}, {"name": "amount", "type": "uint256"}],
-    "outputs": [{"name": "", "type": "bool"}],
-}
 
 
 @dataclass
@@ -100,7 +94,6 @@ class ChainDay:
         for name in NAMES:
             self.connect(name)
         token = self.markets["client"].contracts["Token"]
-        token.abi = [*token.abi, TRANSFER]
         for name, market in self.markets.items():
             deployer.send(f"give {name}", token.call("transfer", market.me, FUNDS))
             market.deposit("deposit", FUNDS)

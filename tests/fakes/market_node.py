@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from eth_utils.crypto import keccak
 
 from assay.chain.contracts.artifacts import Artifacts
-from assay.chain.contracts.bindings import INTERFACES
+from assay.chain.contracts.bindings import INTERFACES, OTHERS
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.abi import Entry, decode_arguments, encode_arguments, find, selector, topic
 from assay.chain.eth.journal import Call, Receipt
@@ -19,7 +19,7 @@ from assay.protocol.types import Address, Claim, Kind, Origin, Phase, ProgramRef
 from tests.unit.chain.eth.fake_node import FakeNode
 
 ME = Address("0x" + "11" * 20)
-NAMES = [*INTERFACES, "Token", "Lens"]
+NAMES = [*INTERFACES, *OTHERS]
 ADDRESSES = {name: "0x" + f"{i + 1:02x}" * 20 for i, name in enumerate(NAMES)}
 
 

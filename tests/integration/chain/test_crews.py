@@ -10,7 +10,7 @@ import pytest
 
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.consent import sign_invitation, sign_transcript, signer_of
-from assay.chain.contracts.crews import CrewMember, CrewView, NoCrews, address_of, crew_view
+from assay.chain.contracts.crews import CrewMember, CrewView, address_of, crew_view
 from assay.chain.contracts.records import unpack_game
 from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.clock import ChainClock
@@ -180,10 +180,3 @@ def test_a_member_that_lied_is_charged_alone(rig: Rig) -> None:
 
     lost = rig.terms.solver_stake
     assert rig.end() == [STAKE - lost // 2 + rig.terms.challenge_bond, STAKE - lost, STAKE]
-
-
-@pytest.mark.long
-def test_a_market_without_crews_says_so(rig: Rig) -> None:
-    del rig.client.contracts["Crews"]
-    with pytest.raises(NoCrews):
-        crew_view(rig.client, rig.invitation)

@@ -65,13 +65,6 @@ def markets_on(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, accounts: int
         for i, sender in enumerate(senders)
     ]
     token = found[0].contracts["Token"]
-    transfer = {
-        "type": "function",
-        "name": "transfer",
-        "inputs": [{"name": "to", "type": "address"}, {"name": "amount", "type": "uint256"}],
-        "outputs": [{"name": "", "type": "bool"}],
-    }
-    token.abi = [*token.abi, transfer]
     for market in found[1:]:
         senders[0].send(f"give {market.me}", token.call("transfer", market.me, 10**6))
     for market in found:

@@ -12,7 +12,7 @@ import pytest
 from eth_utils.crypto import keccak
 
 from assay.chain.contracts.artifacts import load_artifacts
-from assay.chain.contracts.bindings import INTERFACES, TOKEN_ABI
+from assay.chain.contracts.bindings import INTERFACES
 from assay.chain.contracts.ended_claims import EndedClaims
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.eth.events import Event
@@ -32,14 +32,6 @@ def test_every_handler_is_of_an_event_that_there_is() -> None:
         contract, _, event = handler.partition("_")
         abi = artifacts[INTERFACES[contract]].abi
         assert event in {entry["name"] for entry in abi if entry["type"] == "event"}, handler
-
-
-def test_what_is_asked_of_the_token_is_in_its_interface() -> None:
-    token = {entry["name"]: entry for entry in load_artifacts()["AssayToken"].abi if "name" in entry}
-    assert {entry["name"] for entry in TOKEN_ABI} == {"balanceOf", "totalSupply", "allowance", "approve"}
-    for entry in TOKEN_ABI:
-        types = [kind["type"] for kind in entry["inputs"]]
-        assert [kind["type"] for kind in token[entry["name"]]["inputs"]] == types
 
 
 def event(name: str, **arguments: object) -> Event:
