@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
@@ -189,48 +188,6 @@ def optimiser_section(name: str) -> str:
     return optimiser_text(name) + _SCHEDULE
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A published setting: its comment, its template, and the keys that differ from that."""
-
-    words: str
-    template: str
-    rounds: int
-    least_rounds: int
-    """Minimum rounds with which the learning rate passes its warm-up."""
-    keys: dict[str, str]
-    """TOML value by "section.key"."""
-
-
-PRESETS = {
-    "shakespeare-char": Preset(
-        """# nanoGPT's character-level Shakespeare on a CPU: 2,000 steps of 12 rows; validation loss 1.88
-# there, by one worker; here by four shards that take as many steps each, with DiLoCo between them.
-# The text is yours: --data input.txt.
-""",
-        "gpt",
-        40,
-        3,
-        {
-            "data.max_bytes": "1200000",
-            "optimiser.learning_rate": "0.001",
-            "optimiser.beta2": "0.99",
-            "optimiser.clip_norm": "1.0",
-            "schedule.warmup_steps": "100",
-            "schedule.decay": '"cosine"',
-            "schedule.floor": "0.1",
-            "training.batch": "12",
-            "training.shards": "4",
-            "training.min_shards": "4",
-            "training.steps_per_round": "50",
-            "training.segment_steps": "2",
-            "money.solver_stake": '"880tok"',
-        },
-    )
-}
-"""By name. Rounds × steps_per_round equals the published number of steps."""
-
-
 def stated(text: str, key: str, value: str) -> str:
     """Replaces one key's value, keeping its comment."""
     section, name = key.split(".")
@@ -291,35 +248,6 @@ def by_own_algorithm(text: str) -> str:
     for key, value in (("algorithm", f'"{OWN}"'), ("learning_rate", "0.0"), ("momentum", "0.0")):
         text = stated(text, f"outer.{key}", value)
     return _aligned(text)
-
-
-def preset(name: str, *, source: str, times: dict[str, str], rounds: int = 0) -> str:
-    """Job file of a published setting on the client's text; `rounds` 0: the published number.
-
-    Raises BadJobFile for an unknown name, or without a text.
-    """
-    if name not in PRESETS:
-        near = meant(name, PRESETS)
-        raise BadJobFile(f"there is no preset {name!r}{near}", hint=f"choose one of {', '.join(PRESETS)}")
-    if source == "stdlib":
-        raise BadJobFile(
-            f"the preset {name} needs a text to train on", hint="name the file: --data input.txt"
-        )
-    chosen = PRESETS[name]
-    rounds = rounds or chosen.rounds
-    if rounds < chosen.least_rounds:
-        raise BadJobFile(
-            f"the learning rate of {name} rises during the first {chosen.least_rounds - 1} rounds, so"
-            f" {rounds} rounds are too few",
-            hint=f"give --rounds {chosen.least_rounds} or more; {chosen.rounds} are the published steps",
-        )
-    text = template(chosen.template, source=source, rounds=rounds, times=times).removeprefix(_TOY)
-    for key, value in chosen.keys.items():
-        text = stated(text, key, value)
-    words = chosen.words
-    if rounds != chosen.rounds:
-        words += f"# Here rounds = {rounds}: {chosen.rounds} are as many steps as were published.\n"
-    return words + text
 
 
 def escaped(text: str) -> str:

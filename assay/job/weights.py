@@ -19,7 +19,6 @@ from torch import Tensor
 from assay.client.receipt import MODEL, read_receipt
 from assay.client.verifying import verify
 from assay.job.read import is_cid
-from assay.job.templates import PRESETS
 from assay.program.execute import Records
 from assay.protocol.errors import Stop
 from assay.protocol.types import Terms
@@ -65,9 +64,6 @@ def _loaded(data: bytes, source: str) -> dict[str, Tensor]:
     return found
 
 
-_PRESET_LIMITS = tuple(int(chosen.keys["data.max_bytes"]) for chosen in PRESETS.values())
-
-
 def terms_in(folder: Path) -> Terms | None:
     """Terms of the job fetched into a folder; None without a readable receipt."""
     try:
@@ -88,7 +84,7 @@ def limit_of(terms: Terms, usual: int, dataset_of: Callable[[int], Dataset]) -> 
 
     `usual` is tried first. Raises what `dataset_of` raises.
     """
-    limits = dict.fromkeys((usual, *_PRESET_LIMITS, *_limits(terms)))
+    limits = dict.fromkeys((usual, *_limits(terms)))
     return next((limit for limit in limits if is_of(dataset_of(limit), terms)), None)
 
 

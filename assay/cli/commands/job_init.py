@@ -93,9 +93,6 @@ class Wanted:
     ] = "diloco"
     batch: Annotated[int, typer.Option(min=1, help="With --from: rows per pass.")] = 8
     rounds: Annotated[int, typer.Option(min=1)] = 3
-    published: Annotated[
-        str, typer.Option("--preset", help="A published setting, on your --data: shakespeare-char.")
-    ] = ""
     price: Annotated[
         str,
         typer.Option(
@@ -163,8 +160,6 @@ def init(asking: typer.Context, wanted: Wanted) -> None:
             init_own(app, replace(wanted, own=own), rounds, fine_tuned=wanted.rank > 0)
     elif wanted.own:
         init_own(app, wanted, rounds)
-    elif wanted.published:
-        init_published(app, wanted, rounds)
     else:
         text = template(
             wanted.model,
@@ -179,7 +174,7 @@ def init(asking: typer.Context, wanted: Wanted) -> None:
 
 def _check_given(context: typer.Context, wanted: Wanted) -> None:
     """Raises Ask for an option that this kind of job file does not use."""
-    own, pretrained, published = wanted.own, wanted.pretrained, wanted.published
+    own, pretrained = wanted.own, wanted.pretrained
     model = "" if (own or pretrained) and not _was_given(context, "model") else wanted.model
     uses = model in WRITERS
     brought = "--from" if own else "--from-pretrained" if pretrained else ""
@@ -197,17 +192,16 @@ def _check_given(context: typer.Context, wanted: Wanted) -> None:
         ("tokenizer", "--tokenizer", bool(pretrained)),
         ("context", "--context", bool(pretrained)),
         ("rank", "--lora", bool(pretrained)),
-        ("optimiser", "--optimiser", not uses and not published),
-        ("algorithm", "--algorithm", not uses and not published),
+        ("optimiser", "--optimiser", not uses),
+        ("algorithm", "--algorithm", not uses),
         ("price", "--price", bool(brought) and not uses),
         ("batch", "--batch", bool(brought) or model == "eval"),
         ("rounds", "--rounds", model != "infer"),
         ("held_out", "--held-out", not uses),
-        ("published", "--preset", not uses and not brought),
         ("data", "--data", not own and model not in ("infer", "grpo")),
     ):
         if not read and model in ("", *TRAINING, *WRITERS) and _was_given(context, name):
-            kind = brought if brought else f"--preset {published}" if published else f"--template {model}"
+            kind = brought or f"--template {model}"
             load = "; load them in the function that makes the model" if name == "weights" and own else ""
             _not_read(option, f"{kind} does not read it{load}")
 
@@ -249,22 +243,6 @@ def _testing(text: str, wanted: Wanted, made: Recipe | None = None) -> str:
             hint=f"ask for at most {there:,}, or give more data",
         )
     return text
-
-
-def init_published(app: App, wanted: Wanted, rounds: int) -> None:
-    """Writes the job file of a published setting; `rounds` 0: the published number."""
-    from assay.job.templates import PRESETS, preset
-
-    name = wanted.published
-    text = preset(name, source=wanted.data, times=wanted.times, rounds=rounds)
-    if wanted.model != PRESETS[name].template:
-        raise Ask(
-            f"{name} is not a preset of the template {wanted.model}; nothing was written",
-            hint=f"leave --template out, or give --template {PRESETS[name].template}",
-            code="bad-preset",
-        )
-    _write(app, wanted.file, _testing(text, wanted))
-    _wrote(app, wanted.file, f"{name} as it was published (its first lines say what differs)")
 
 
 def init_own(app: App, wanted: Wanted, rounds: int, fine_tuned: bool | None = None) -> None:

@@ -23,8 +23,8 @@ from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.chain.eth.rpc import RpcFailed
 from assay.cli.main import tree
 from assay.job.parts import schedule_of
-from assay.job.read import BadJobFile, GptModel, parse_job_file
-from assay.job.templates import LOCAL, PUBLIC, preset, stated, template
+from assay.job.read import BadJobFile, parse_job_file
+from assay.job.templates import LOCAL, PUBLIC, stated, template
 from assay.protocol.errors import (
     Ask,
     AssayError,
@@ -221,53 +221,18 @@ def test_a_template_is_a_whole_job_file(name: str, optimiser: str, times: dict[s
             parse_job_file(text.replace(line + "\n", "", 1), "a template without " + line)
 
 
-@pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
-def test_the_shakespeare_preset_is_nanogpts_setting(times: dict[str, str]) -> None:
-    """4 layers, 4 heads, width 128, context 64, 12 rows, 2,000 steps; and a stake that is enough."""
-    text = preset("shakespeare-char", source='my "input".txt', times=times)
-    made = parse_job_file(text, "a preset")
-    assert isinstance(made.model, GptModel) and made.data is not None and made.schedule is not None
-    shape = (made.model.layers, made.model.heads, made.model.width, made.model.context)
-    assert shape == (4, 4, 128, 64) and made.data.source == 'my "input".txt'
-    training, money = made.training, made.money
-    assert (training.batch, training.rounds * training.steps_per_round) == (12, 2000)
-    assert (made.schedule.warmup_steps, made.schedule.decay, made.schedule.floor) == (100, "cosine", 0.1)
-    optimiser: Any = made.optimiser
-    assert optimiser is not None and optimiser.name == "adamw"
-    assert (optimiser.learning_rate, optimiser.beta2) == (1e-3, 0.99)
-    task = money.price_cap + made.verification.verifiers * money.verifier_fee
-    ahead = made.verification.max_unsettled_rounds
-    wasted = (ahead - 1) * training.shards * task + ahead * money.outer_fee
-    assert 3 * money.solver_stake >= 8 * wasted, "rule 3.1"
-    assert "Shakespeare" in text and "toy" not in text
+def test_a_template_names_a_text_by_any_path() -> None:
+    text = template("gpt", source='my "input".txt', rounds=3, times=LOCAL)
+    data = parse_job_file(text, "a template").data
+    assert data is not None and data.source == 'my "input".txt'
 
 
-def test_a_preset_is_of_as_many_rounds_as_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "input.txt").write_text("To be, or not to be.")
-    given = ("job", "init", "--preset", "shakespeare-char", "--data", "input.txt")
-    assert assay(*given, "p.toml")[0] == assay(*given, "q.toml", "--rounds", "7")[0] == 0
-    whole, short = ((tmp_path / name).read_text() for name in ("p.toml", "q.toml"))
-    assert parse_job_file(whole, "p").training.rounds == 40 and "Here rounds" not in whole
-    assert parse_job_file(short, "q").training.rounds == 7
-    assert "# Here rounds = 7: 40 are as many steps as were published." in short
-
-
-def test_a_preset_has_rounds_after_its_warm_up() -> None:
-    least = preset("shakespeare-char", source="input.txt", times=LOCAL, rounds=3)
-    schedule_of(parse_job_file(least, "a preset"))
-    with pytest.raises(BadJobFile, match="first 2 rounds, so 2 rounds are too few"):
-        preset("shakespeare-char", source="input.txt", times=LOCAL, rounds=2)
+def test_a_schedule_that_ends_within_its_warm_up_is_refused() -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL)
+    for key, value in (("warmup_steps", "64"), ("decay", '"cosine"')):
+        text = stated(text, f"schedule.{key}", value)
     with pytest.raises(Stop, match="within its warm-up"):
-        schedule_of(parse_job_file(stated(least, "training.rounds", "2"), "a preset"))
-
-
-@pytest.mark.parametrize(("name", "source"), [("nobody's", "input.txt"), ("shakespeare-char", "stdlib")])
-def test_an_unknown_preset_or_one_without_its_text_is_refused(name: str, source: str) -> None:
-    with pytest.raises(BadJobFile, match="preset"):
-        preset(name, source=source, times=LOCAL)
+        schedule_of(parse_job_file(text, "a template"))
 
 
 @pytest.mark.parametrize(
@@ -281,8 +246,8 @@ def test_a_template_gives_stragglers_the_time_of_all_calls(times: dict[str, str]
     found, delay = file.times, file.verification.seed_delay_blocks
     asked = replace(TERMS, vote_time=Seconds(found.vote), seed_delay=delay)
     assert found.straggler >= most_voting(asked, bounds)
-    stated = template("gpt", source="stdlib", rounds=3, times={**times, "straggler": "7s"})
-    assert parse_job_file(stated, "a template").times.straggler == 7
+    given = template("gpt", source="stdlib", rounds=3, times={**times, "straggler": "7s"})
+    assert parse_job_file(given, "a template").times.straggler == 7
 
 
 def test_on_a_public_chain_no_run_of_one_proposer_spans_the_seeds_delay() -> None:

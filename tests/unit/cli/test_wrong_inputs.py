@@ -49,7 +49,6 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
             ("--from", "my.py:build", "--data", "digits"),
             "--data cannot be given here: --from does not read it",
         ),
-        (("--preset", "shakespeare-char", "--batch", "2"), "--batch cannot be given here"),
         (("--template", "grpo", "--held-out", "2"), "--held-out cannot be given here"),
         (
             ("--template", "mlp", "--data", "digits", "--held-out", "999"),
@@ -64,7 +63,6 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
         (("--algorithm", "sparselocco"), "'sparselocco'; did you mean 'sparseloco'?"),
         (("--template", "gtp"), "there is no template 'gtp'; did you mean 'gpt'?"),
         (("--optimiser", "adam"), "there is no optimiser 'adam'; did you mean 'adamw'?"),
-        (("--preset", "shakespear-char"), "; did you mean 'shakespeare-char'?"),
     ],
 )
 def test_a_job_file_is_not_begun_with_an_option_that_it_ignores(

@@ -15,11 +15,9 @@ from assay.job.outer import Outer
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import (
     LOCAL,
-    PRESETS,
     PUBLIC,
     by_own_algorithm,
     own_template,
-    preset,
     stated,
     template,
 )
@@ -122,14 +120,12 @@ def test_the_least_of_grpo_are_its_templates_five_times() -> None:
 
 
 @pytest.mark.parametrize("capped", [True, False], ids=["price at its cap", "price at its floor"])
-@pytest.mark.parametrize("name", ["gpt", "mlp", "cnn", *PRESETS, "grpo"])
+@pytest.mark.parametrize("name", ["gpt", "mlp", "cnn", "grpo"])
 def test_the_templates_amounts_pay_honesty_alone(name: str, capped: bool) -> None:
     """Rules 2 to 6 of docs/economics.md, "Parameters"."""
     file = parse_job_file(
         grpo_template(2, LOCAL)
         if name == "grpo"
-        else preset(name, source="text.txt", times=LOCAL)
-        if name in PRESETS
         else template(name, source="stdlib" if name == "gpt" else "digits", rounds=2, times=LOCAL),
         "the template",
     )
