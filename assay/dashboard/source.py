@@ -25,11 +25,10 @@ from assay.app.resource_limits import RESOURCE_LIMITS
 from assay.blocks.public_net import EVERYWHERE
 from assay.chain.contracts.job_ledger import JobBook
 from assay.chain.contracts.ledger import Book, Ledger
-from assay.chain.eth.rpc import get_block, hash_of
+from assay.chain.eth.rpc import get_block
 from assay.client.losses import losses_of
 from assay.dashboard.curve import Curve
 from assay.dashboard.feed import Topic, game_number
-from assay.dashboard.heads import Heads
 from assay.dashboard.replaying import own_replay
 from assay.dashboard.story import told
 from assay.dashboard.views import (
@@ -79,7 +78,8 @@ class MarketSource:
         self._names: dict[Address, str] = {}
         self._names_of: float | None = None
         """Modification time of the keystore when its names were read."""
-        self._heads, self._reorganised, self._last_gone = Heads(), 0, 0
+        self._last, self._last_gone = self._connection.market.block, 0
+        self._rewinds = len(self._connection.market.rewinds)
         self._jobs: dict[JobId, Past] = {}
         self._times: dict[int, int] = {}
         """Times of blocks, without those that a reorganisation has replaced."""
@@ -104,19 +104,15 @@ class MarketSource:
                 hint="the page is read again by itself",
             )
 
-        def hash_at(number: int) -> str | None:
-            found = get_block(rpc, number)
-            return None if found is None else hash_of(found)
-
-        gone = self._heads.look(market.block, hash_of(head), hash_at)
-        if gone:
-            self._reorganised, self._last_gone = self._reorganised + 1, gone
+        if stayed := market.rewinds[self._rewinds :]:
+            self._last_gone = max(self._last - min(stayed), 0)
             self._times.clear()
+        self._rewinds, self._last = len(market.rewinds), market.block
         return {
             "block": market.block,
             "time": head["timestamp"],
             "chain": self._connection.chain.chain_id,
-            "reorganisations": self._reorganised,
+            "reorganisations": self._rewinds,
             "blocksReplaced": self._last_gone,
         }
 

@@ -118,6 +118,11 @@ class ChainView:
         """Block of all answers."""
         return self._answers.block
 
+    @property
+    def rewinds(self) -> Sequence[int]:
+        """For each reorganisation that this view has followed, the last block that stayed."""
+        return self._follower.rewinds
+
     def refresh(self) -> None:
         """Moves to the latest block. Raises RpcUnreachable."""
         with self._lock, self._freshness.asking():  # whoever reads after a failure has to come back to it
