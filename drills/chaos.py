@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.app.devnet_record import NodeRecord, process_alive, recorded
-from assay.devnet.market import NodeSpec, default_nodes
-from assay.devnet.restart import restart_chain
+from assay.devnet.market import NodeSpec, default_nodes, restart_chain
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, template
 from assay.protocol.errors import AssayError

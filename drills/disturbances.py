@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from assay.app.devnet_record import Devnet, process_alive, recorded
 from assay.app.invocation import App
 from assay.chain.eth.rpc import HttpRpc, get_block
-from assay.devnet.restart import restart_chain, restart_nodes
+from assay.devnet.market import restart_chain, restart_nodes
 from assay.protocol.errors import Stop
 
 

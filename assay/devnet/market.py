@@ -1,4 +1,4 @@
-"""Starts, resumes and stops the processes of a devnet.
+"""Starts, restarts, resumes and stops the processes of a devnet.
 
 Contract: a failure while starting stops everything again; a stopped devnet can be resumed.
 """
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,6 +22,8 @@ from assay.app.devnet_record import (
     Devnet,
     NodeRecord,
     process_alive,
+    read_devnet,
+    read_stopped,
     recorded,
     remove_devnet,
     runs,
@@ -34,6 +36,7 @@ from assay.node.roles import NODE_ROLES
 from assay.protocol.errors import Ask, AssayError, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
 
+CHAIN = "chain"
 JOINING = ("--join",)
 """A devnet's verifiers subscribe to any class of conditions within their limits."""
 
@@ -163,19 +166,27 @@ def node_events(home: Path, name: str) -> Path:
 
 
 def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet:
-    """Starts the nodes and waits for all of them. Raises Stop if one dies or takes too long."""
+    """Starts nodes, new ones or some of the devnet's, and waits for all of them.
+
+    Raises Stop if one dies or takes too long.
+    """
     home, begun, past = app.settings.home, list[NodeRecord](), dict[str, int]()
     for node in nodes:
         past[node.name] = size_of(node_events(home, node.name))
         begun.append(replace(node, pid=start_node(app, node)))
-        names = {one.name for one in begun}
-        rest = tuple(one for one in devnet.nodes if one.name not in names)
-        write_devnet(home, replace(devnet, nodes=(*begun, *rest)))
-    app.output.say(f"starting {len(begun)} nodes")
+        devnet = _with(devnet, begun[-1])
+        write_devnet(home, devnet)
+    app.output.say(f"starting {', '.join(node.name for node in begun)}")
     urls = wait_started(app, {node.name: node.pid for node in begun}, past)
-    running = replace(devnet, nodes=tuple(replace(node, url=urls[node.name]) for node in begun))
-    write_devnet(home, running)
-    return running
+    for node in begun:
+        devnet = _with(devnet, replace(node, url=urls[node.name]))
+    write_devnet(home, devnet)
+    return devnet
+
+
+def _with(devnet: Devnet, changed: NodeRecord) -> Devnet:
+    nodes = {node.name: node for node in devnet.nodes} | {changed.name: changed}
+    return replace(devnet, nodes=tuple(nodes.values()))
 
 
 def size_of(path: Path) -> int:
@@ -247,7 +258,7 @@ def resume(app: App, stopped: Devnet) -> Devnet:
     Raises Ask if the chain's state is gone or its contracts are another version's, AnvilFailed or Stop if a
     port is taken or a node does not start.
     """
-    from assay.devnet.chain import check_contracts, go_on_in_time, start_chain
+    from assay.devnet.chain import check_contracts
 
     home = app.settings.home.resolve()
     if not (home / STATE_FILE).exists():
@@ -259,17 +270,66 @@ def resume(app: App, stopped: Devnet) -> Devnet:
     if left := take_down(home):
         app.output.say(f"stopped {left} nodes that had lost their chain")
     app.output.say(f"resuming the devnet of {home}")
-    chain = start_chain(home, stopped.block_time_s, stopped.genesis_s, port_of(stopped.rpc_url))
-    devnet = replace(stopped, rpc_url=chain.url, chain_pid=chain.pid)
-    write_devnet(home, devnet)
-    nodes = [on_its_port(node) for node in stopped.nodes]
     try:
-        go_on_in_time(chain.url)
-        check_contracts(home, app.settings.deployment, chain.url)
-        return start_nodes(app, devnet, nodes)
+        devnet = restart_chain(app, stopped)
+        check_contracts(home, app.settings.deployment, devnet.rpc_url)
+        return start_nodes(app, devnet, map(on_its_port, stopped.nodes))
     except BaseException:
         take_down(home)
         raise
+
+
+def restart(app: App, name: str) -> Devnet:
+    """Restarts a node or the chain with its port, keys, options and data; the others keep running.
+
+    Raises Ask if there is no such process on record, and errors of starting it.
+    """
+    devnet = recorded(app.settings.home)
+    if devnet is None:
+        raise no_devnet(app)
+    if name == CHAIN:
+        return restart_chain(app, devnet)
+    if name not in {node.name for node in devnet.nodes}:
+        names = ", ".join([CHAIN, *(node.name for node in devnet.nodes)])
+        raise Ask(f"the devnet has no node {name!r}", hint=f"it has {names}", code="not-found")
+    if read_devnet(app.settings.home) is None:
+        raise no_devnet(app)
+    return restart_nodes(app, devnet, {name})
+
+
+def no_devnet(app: App) -> Ask:
+    """The error for a missing or stopped devnet."""
+    home = app.settings.home
+    up = f"`{app.command('devnet up')}`"
+    if read_stopped(home) is not None:
+        return Ask(f"the devnet in {home} is stopped", hint=f"{up} resumes it", code="no-devnet")
+    return Ask(f"no devnet runs in {home}", hint=f"{up} starts one", code="no-devnet")
+
+
+def gone(app: App, devnet: Devnet) -> set[str]:
+    """Names of the nodes whose process has ended."""
+    return {node.name for node in devnet.nodes if not node_runs(app.settings.home, node)}
+
+
+def restart_nodes(app: App, devnet: Devnet, names: Collection[str]) -> Devnet:
+    """Restarts these nodes; returns the updated devnet. Raises Stop if one does not start."""
+    nodes = [node for node in devnet.nodes if node.name in names]
+    stop_nodes(app.settings.home, nodes)
+    return start_nodes(app, devnet, map(on_its_port, nodes))
+
+
+def restart_chain(app: App, devnet: Devnet) -> Devnet:
+    """Restarts the chain from its state; its nodes keep running."""
+    from assay.devnet.chain import go_on_in_time, start_chain
+
+    home = app.settings.home.resolve()
+    stop_chain(home, devnet)
+    app.output.say("starting the chain again")
+    chain = start_chain(home, devnet.block_time_s, devnet.genesis_s, port_of(devnet.rpc_url))
+    devnet = replace(devnet, rpc_url=chain.url, chain_pid=chain.pid)
+    write_devnet(home, devnet)
+    go_on_in_time(chain.url)
+    return devnet
 
 
 def on_its_port(node: NodeRecord) -> NodeRecord:

@@ -23,12 +23,14 @@ from assay.devnet.market import (
     bring_up,
     default_nodes,
     fund_account,
+    gone,
+    no_devnet,
     node_runs,
+    restart_nodes,
     resume,
     take_down,
 )
-from assay.devnet.restart import gone, no_devnet, restart_nodes
-from assay.devnet.restart import restart as restart_process
+from assay.devnet.market import restart as restart_process
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 from assay.protocol.types import Conditions
