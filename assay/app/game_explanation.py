@@ -2,7 +2,7 @@
 lose.
 
 Contract: pure, from the chain's data; every sentence follows from docs/protocol.md, sections 5 and 6. It does
-not say who is right, which only a replay can tell (`assay dispute tree`, `assay whistle scan`).
+not say who is right, which only a replay can tell (`assay whistle scan`).
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """``assay dispute``: challenges and their games, by hand.
 
-Every command is what the nodes do by themselves; here one move at a time. A move is worked out by replaying
+Every command is what the nodes do by themselves. A move is worked out by replaying
 the disputed segment on this machine, so the honest side can play from any computer that has its key.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.tree import Tree
 
 from assay.app.game_text import state_of
 from assay.app.invocation import App, app_of
@@ -19,10 +17,8 @@ from assay.app.output import plain, table
 from assay.app.times import show_moment
 from assay.app.units import show_amount
 from assay.cli.commands.dispute_play import (
-    Session,
     clocks,
     open_session,
-    play_once,
     play_through,
     standing,
 )
@@ -96,36 +92,6 @@ def show(context: typer.Context, game_id: GameId) -> None:
     if extra["next"]:
         rows.add_row("next", extra["next"])
     app.output.result("game", {**plain(view), **extra}, rows)
-
-
-@commands.command()
-def tree(context: typer.Context, game_id: GameId) -> None:
-    """Show how far a dispute has been narrowed down, and what this machine's own replay says about it."""
-    app = app_of(context)
-    connection = app.view()
-    view = connection.market.game(game_id)
-    game = view.game
-    claim = connection.market.claim(game.claim_id).claim
-    place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
-    picture = Tree(f"claim {game.claim_id.hex()[:16]} ({place}) by {claim.claimant}")
-    branch = picture.add(f"segment from state {game.in_root.hex()[:16]} to {game.out_root.hex()[:16]}")
-    if game.steps == 1:
-        branch = branch.add(f"step {game.step}")
-        if game.trace_root != bytes(32):
-            branch = branch.add(f"trace {game.trace_root.hex()[:16]} of {game.program.nodes} nodes")
-        if game.node_hash != bytes(32):
-            branch = branch.add(f"node {game.node}: {game.size} bytes")
-            branch = branch.add(f"leaf {game.index}" if game.level == 0 else f"leaves from {game.index} on")
-        elif game.digest != bytes(32):
-            branch = branch.add(
-                f"nodes {game.index} to {min(game.index + (1 << game.level), game.leaves) - 1}"
-            )
-    extra, lines = standing(app, view, connection.clock.now(), _account(app))
-    branch.add(state_of(view))
-    app.output.result("game-tree", {**plain(view), **extra})
-    if not app.output.as_json:
-        app.output.out.print(picture)
-        app.output.out.print("\n".join(lines), markup=False)
 
 
 @commands.command()
@@ -235,24 +201,18 @@ def open_game(
     )
     app.output.result("dispute-open", {**said, **extra}, text)
     if play:
-        _with_session(app, pursuit.game_id, play_through)
-
-
-@commands.command()
-def move(context: typer.Context, game_id: GameId) -> None:
-    """Work out this account's next move by replay, and send it."""
-    _with_session(app_of(context), game_id, play_once)
+        _play(app, pursuit.game_id)
 
 
 @commands.command()
 def play(context: typer.Context, game_id: GameId) -> None:
     """Play this account's side of a game to its end: each move by replay, in time."""
-    _with_session(app_of(context), game_id, play_through)
+    _play(app_of(context), game_id)
 
 
-def _with_session(app: App, game_id: int, act: Callable[[Session], None]) -> None:
+def _play(app: App, game_id: int) -> None:
     session = open_session(app, game_id)
     try:
-        act(session)
+        play_through(session)
     finally:
         session.close()

@@ -1,4 +1,4 @@
-"""One account's side of a game: what it owes next and until when, one move, or all of them to the end.
+"""One account's side of a game: what it owes next and until when, and all its moves to the end.
 
 Contract: a session fetches and checks the job's files once and keeps its own replay from move to move, so
 that only the first move waits for it. A game that this account lost ends with a status that says so.
@@ -10,11 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from assay.app.game_text import WHAT_IS_ASKED, side_to_move, state_of
 from assay.app.invocation import App
-from assay.app.output import Exit
 from assay.app.times import show_moment, show_span
 from assay.app.units import show_amount
 from assay.protocol.dispute import Timeout
@@ -172,28 +169,6 @@ def _told(played: Played) -> str:
     return played.reason if ends else WHAT_IS_ASKED[played.view.game.phase]
 
 
-def play_once(session: Session) -> None:
-    """One move. Ends with TIMEOUT where it is the other side's turn, with FRAUD or TIMEOUT where the game is
-    lost."""
-    app = session.app
-    app.announce(f"move in game {session.game_id}: {state_of(session.view)}")
-    while (done := session.step()) == (None, None):
-        app.output.say("the finding is announced; it opens a block later")
-        time.sleep(LOOK_S)
-    played, pursuit = done
-    after, now = session.view, session.connection.clock.now()
-    extra, lines = standing(app, after, now, session.connection.market.me)
-    if pursuit is not None:
-        said = {"move": pursuit.stage, "reason": pursuit.reason, "game": after, **extra}
-        app.output.result("dispute-move", said, f"{pursuit.stage}: {pursuit.reason}")
-        return
-    assert played is not None
-    said = {"move": played.move, "reason": played.reason, "game": after, **extra}
-    text = "\n".join((f"sent: {_told(played)}" if played.move else f"nothing sent: {played.reason}", *lines))
-    app.output.result("dispute-move", said, text)
-    _end(session, moved=bool(played.move))
-
-
 def play_through(session: Session) -> None:
     """Every move of this account's side, until the game is decided."""
     app, connection = session.app, session.connection
@@ -224,12 +199,6 @@ def play_through(session: Session) -> None:
     view = session.view
     data = {"game": view, "moves": moves, "won": not session.lost()}
     app.output.result("dispute-play", data, f"game {session.game_id}: {state_of(view)}")
-    _end(session, moved=True)
-
-
-def _end(session: Session, *, moved: bool) -> None:
     if lost := session.lost():
-        code = "lost-by-timeout" if session.view.reason == "timeout" else "game-lost"
-        raise Stop(lost, hint=session.app.command(f"dispute show {session.game_id}"), code=code)
-    if not moved and not session.view.decided:
-        raise typer.Exit(int(Exit.TIMEOUT))
+        code = "lost-by-timeout" if view.reason == "timeout" else "game-lost"
+        raise Stop(lost, hint=app.command(f"dispute show {session.game_id}"), code=code)

@@ -96,15 +96,15 @@ def test_a_challenge_is_opened_played_and_paid(home: Path, assay: Assay, job: st
     tries(home, "dispute", "open", job, "--round", "0", "--shard", "0")
     status, out, err = by_hand(home, "dispute", "open", job, "--round", "0", "--shard", "0")
     assert status == Exit.OK, err
-    for words in (("open", job, "--round", "0", "--shard", "0"), ("move", "1"), ("play", "1")):
+    for words in (("open", job, "--round", "0", "--shard", "0"), ("play", "1")):
         tries(home, "dispute", *words)
     assert ("game 1" in out and "in 3 min" in out) or "in 2 min" in out
     assert f"assay --home {home} --account hand dispute play 1" in out
     again = assay("dispute", "open", job[2:12], "--round", "0", "--shard", "0", account="hand").data
     assert (again["stage"], again["game"]) == ("playing", 1)
     assert again["secondsLeft"] > 0 and again["toMove"] in ("challenger", "defender")
-    tree = assay("dispute", "tree", "1", account="hand").data
-    assert tree["side"] == "challenger" and tree["next"].endswith("dispute play 1")
+    game = assay("dispute", "show", "1", account="hand").data
+    assert game["side"] == "challenger" and game["next"].endswith("dispute play 1")
     status, out, err = by_hand(home, "dispute", "explain", "1")
     assert (
         status == Exit.OK and "cheat says that segment" in out and "if hand wins, the claim falls" in out
@@ -137,10 +137,9 @@ def test_a_game_lost_by_the_clock_says_so_and_can_be_opened_again(home: Path, as
     while not assay("dispute", "show", str(game)).data["decided"]:
         assert time.monotonic() < end
         time.sleep(0.5)
-    status, out, err = by_hand(home, "dispute", "move", str(game))
-    assert status == Exit.TIMEOUT and "lost-by-timeout" in err and "20 tok" in err
     status, out, err = by_hand(home, "dispute", "play", str(game))
     assert status == Exit.TIMEOUT and "won by the defender (timeout)" in out
+    assert "lost-by-timeout" in err and "20 tok" in err
     ledger = assay("whistle", "earnings", account="hand").data
     assert ledger["entries"][-1]["kind"] == "bond lost" and ledger["reconciles"]
     again = assay("dispute", "open", job, "--round", "0", "--shard", "1", account="hand").data
@@ -151,5 +150,5 @@ def test_a_game_lost_by_the_clock_says_so_and_can_be_opened_again(home: Path, as
 
 
 def test_nobody_plays_in_anothers_game(assay: Assay, job: str) -> None:
-    refused = assay("dispute", "move", "1", account="client")
+    refused = assay("dispute", "play", "1", account="client")
     assert refused.status == Exit.USAGE and refused.error["code"] == "not-your-game"
