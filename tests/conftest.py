@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, settings
 
 from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.eth import keystore
-from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 from assay.numerics import slow_paths
+from tests.fakes.anvil import Anvil
 
 # As in every node: eth_account's libraries raise the limit so far that a deep nest in C ends the process.
 sys.setrecursionlimit(100_000)

@@ -75,7 +75,6 @@ def _start(home: Path, block_time_s: float, genesis_s: int, port: int) -> Anvil:
             state_interval_s=STATE_EVERY_S,
             genesis_time_s=genesis_s,
             log_file=home / "logs" / "chain.log",
-            detached=True,
             extra=("--mixed-mining",),
         )
     )

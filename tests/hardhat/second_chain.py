@@ -21,7 +21,7 @@ from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.settings import Flags, Settings
 from assay.chain.contracts.deploy import Deployment
-from assay.chain.eth.anvil import Anvil, AnvilOptions, dev_account
+from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import DEVNET_SCRYPT_N, Keystore, read_password
 from assay.chain.eth.rpc import HttpRpc
@@ -31,6 +31,7 @@ from drills.gateway import Gateway
 from drills.outcome import judge
 from drills.run import Run, demo_job
 from drills.scenarios import SCENARIOS
+from tests.fakes.anvil import Anvil, AnvilOptions
 from tests.hardhat.node import Hardhat
 
 DEVELOPMENT = ("anvil_", "evm_", "hardhat_", "debug_", "miner_")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from assay.chain.contracts.artifacts import Artifacts
-from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.journal import Journal
 from assay.protocol.types import Role, Wei
 from spec import events as e
+from tests.fakes.anvil import Anvil
 from tests.fakes.classes import class_id
 from tests.twin.deployed import ACCOUNTS, DeployedMarket
 from tests.twin.scene import LONE, PAIR

@@ -22,7 +22,7 @@ from assay.chain.contracts.game_calls import call_of
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
 from assay.chain.contracts.records import unpack, unpack_game
 from assay.chain.eth.abi import Entry, decode_log, decode_result, encode_call, find, topic
-from assay.chain.eth.anvil import Anvil, AnvilOptions, dev_account
+from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.errors import Refusal, revert_data
 from assay.chain.eth.headers import encode_header
@@ -34,6 +34,7 @@ from assay.protocol.game_state import Context, Cursor, Game
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Claim, Consent, Seconds, Terms, Wei
 from spec import events
 from spec.market_state import Moment
+from tests.fakes.anvil import Anvil, AnvilOptions
 from tests.fakes.classes import WIDE
 
 GENESIS_S = 1_700_000_000
@@ -156,9 +157,8 @@ class DeployedMarket:
     @staticmethod
     def options() -> AnvilOptions:
         """A chain whose blocks are the same in every run."""
-        return AnvilOptions(
-            accounts=len(ACCOUNTS), genesis_time_s=GENESIS_S, extra=("--no-request-size-limit",)
-        )
+        accounts = ("--accounts", str(len(ACCOUNTS)))
+        return AnvilOptions(genesis_time_s=GENESIS_S, extra=(*accounts, "--no-request-size-limit"))
 
     def head(self) -> Moment:
         """The latest block."""

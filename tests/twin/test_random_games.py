@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from assay.chain.contracts.artifacts import Artifacts
-from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.journal import Journal
 from tests.adversaries.random_games import arrange, judge, play_pure
+from tests.fakes.anvil import Anvil
 from tests.twin.court_table import CourtTable
 from tests.twin.deployed import DeployedMarket
 

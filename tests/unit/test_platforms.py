@@ -115,7 +115,6 @@ _LINUX_NAMES = {
 }
 _GUARDED = {
     "assay/app/connection_limits.py": {"TCP_CONGESTION"},
-    "chain/eth/anvil.py": {"prctl"},
 }
 """Used where `sys.platform` is "linux" alone."""
 

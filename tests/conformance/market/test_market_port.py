@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from assay.chain.contracts.artifacts import load_artifacts
-from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol.errors import AssayError
 from assay.protocol.params import worst_case
 from assay.protocol.ports import Market, Write
 from assay.protocol.types import ZERO_ADDRESS, Claim, ClaimId, JobId, Kind, Role, Seconds, Terms, Wei
 from spec.evidence import ARITHMETIC
+from tests.fakes.anvil import Anvil
 from tests.fakes.classes import conditions_of, of_its_class
 from tests.fakes.jobs import account
 from tests.fakes.market import MarketState

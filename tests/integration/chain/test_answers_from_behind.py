@@ -9,12 +9,12 @@ import pytest
 
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.view import ChainView
-from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.endpoints import PROBES, RetryPolicy, http_endpoints
 from assay.chain.eth.head_tracker import EndpointLagging
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol.types import ZERO_ADDRESS
 from tests.adversaries.chain_day import ChainDay
+from tests.fakes.anvil import Anvil
 from tests.fakes.balanced_rpc import Balancer
 
 

@@ -22,7 +22,7 @@ def test_nothing_is_mined_while_the_chain_writes_its_state(tmp_path: Path) -> No
         assert rpc.eth.block_number == stopped
         assert rpc.request("eth_getTransactionCount", [sender, "latest"]) == "0x0"
     finally:
-        chain.kill()
+        chain.stop()
 
 
 def test_a_resumed_chain_is_past_the_blocks_whose_hashes_it_gives_wrong(tmp_path: Path) -> None:
@@ -40,4 +40,4 @@ def test_a_resumed_chain_is_past_the_blocks_whose_hashes_it_gives_wrong(tmp_path
         assert now["number"] >= before["number"] + FORGOTTEN
         assert before["timestamp"] < now["timestamp"] < before["timestamp"] + 5
     finally:
-        chain.kill()
+        chain.stop()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.chain.contracts.artifacts import Artifacts
-from assay.chain.eth.anvil import Anvil, dev_account
+from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.endpoints import http_endpoints
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.journal import Call, Journal
@@ -17,6 +17,7 @@ from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import RpcUnreachable
 from drills.faulty_rpc import FAULTS, FaultyGateway
 from tests.adversaries.chain_day import ChainDay
+from tests.fakes.anvil import Anvil
 
 
 @pytest.mark.long

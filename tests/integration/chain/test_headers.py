@@ -6,9 +6,10 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from assay.chain.eth.anvil import Anvil, AnvilOptions, dev_account
+from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.rpc import HttpRpc
+from tests.fakes.anvil import Anvil, AnvilOptions
 
 FIELDS = {"london": 16, "paris": 16, "shanghai": 17, "cancun": 20, "prague": 21, "osaka": 21}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from assay.chain.contracts.artifacts import Artifacts
-from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 from tests.adversaries.chain_day import BITS, NAMES, ChainDay
+from tests.fakes.anvil import Anvil
 from tests.fakes.hostile_rpc import HostilePool, Liar
 
 pytestmark = pytest.mark.slow

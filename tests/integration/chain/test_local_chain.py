@@ -24,7 +24,7 @@ from assay.chain.contracts.deploy import (
     deploy,
     prepare,
 )
-from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
+from assay.chain.eth.anvil import AnvilFailed, dev_account
 from assay.chain.eth.contract import Contract, WrongAnswer
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.events import Event, EventFollower, RolledBack
@@ -34,6 +34,7 @@ from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import InsufficientFunds, Reverted, RpcUnreachable
 from assay.protocol.types import ZERO_ADDRESS
 from scripts.generate import artifacts
+from tests.fakes.anvil import Anvil, AnvilOptions
 
 SOURCE = """
 // SPDX-License-Identifier: MIT
@@ -324,7 +325,7 @@ def test_taken_port_is_said(anvil: Anvil) -> None:
 
 def test_node_dies_with_the_process_that_started_it() -> None:
     script = (
-        "import time; from assay.chain.eth.anvil import Anvil; print(Anvil().pid, flush=True); time.sleep(60)"
+        "import time; from tests.fakes.anvil import Anvil; print(Anvil().pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

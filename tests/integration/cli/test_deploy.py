@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from assay.chain.eth.anvil import Anvil, dev_account
+from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.keystore import DEVNET_SCRYPT_N, Keystore
 from assay.chain.eth.rpc import HttpRpc
+from tests.fakes.anvil import Anvil
 from tests.fakes.command import Ran, run
 
 Deploy = Callable[..., Ran]

@@ -17,11 +17,11 @@ from assay.app.invocation import App
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags
 from assay.app.units import parse_amount
-from assay.chain.eth.anvil import Anvil, AnvilOptions
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet.chain import deploy_market
 from assay.devnet.market import fund_account
 from drills.main import root
+from tests.fakes.anvil import Anvil, AnvilOptions
 from tests.fakes.command import run
 from tests.marked import long
 

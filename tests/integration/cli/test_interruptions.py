@@ -11,10 +11,10 @@ import pytest
 
 from assay.app.output import Exit
 from assay.app.settings import Flags, Settings
-from assay.chain.eth.anvil import Anvil, AnvilOptions
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet.chain import deploy_market, fund
 from assay.protocol.types import Address, Wei
+from tests.fakes.anvil import Anvil, AnvilOptions
 from tests.fakes.command import Ran, run
 
 TOK = 10**18

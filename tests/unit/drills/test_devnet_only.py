@@ -13,10 +13,10 @@ from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.settings import Flags
 from assay.chain.contracts.deploy import Deployment
-from assay.chain.eth.anvil import Anvil, AnvilOptions
 from assay.chain.eth.rpc import HttpRpc, identity
 from assay.protocol.errors import Ask
 from drills.devnet_only import refuse_other_chain, require_devnet
+from tests.fakes.anvil import Anvil, AnvilOptions
 
 
 @pytest.fixture(scope="module")
