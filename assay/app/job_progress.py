@@ -1,4 +1,4 @@
-"""Formats a job's progress as a terminal table and as a log line."""
+"""Formats a job's progress as a terminal table."""
 
 from __future__ import annotations
 
@@ -119,25 +119,6 @@ def in_words(progress: Progress, rounds: int) -> str:
     halted = ", halted" if progress.halted else ""
     rewound = f", rewound {show_count(progress.rewinds, 'time')}" if progress.rewinds else ""
     return f"{at}, {progress.settled_rounds} settled{halted}{rewound}"
-
-
-def line_of(following: Following) -> str:
-    """Progress of a job in one line: tasks with losses, missing shards, divergence and inaccuracy."""
-    rounds, at = following.job.terms.rounds, following.job.progress.round
-    shown = min(at, rounds - 1)
-    cells = [(t.shard, _cell(t, at)) for t in following.tasks if t.round == shown]
-    tasks = [f"shard {shard} {cell}" for shard, cell in cells if cell != "-"]
-    means = [f"{loss:.3f}" for loss in following.loss_by_round()[:shown] if loss is not None]
-    now = f"; round {shown}: {'; '.join(tasks)}" if tasks else ""
-    losses = f"; mean losses of the rounds before: {', '.join(means)}" if means else ""
-    tested = [f"{loss:.3f}" for loss in following.held_out_by_round() if loss is not None]
-    losses += f"; held-out losses when rounds began: {', '.join(tested)}" if tested else ""
-    paid = f"; paid {round_amount(following.paid)}"
-    left = [f"shard {line.shard} in round {line.round}" for line in following.tasks if line.missing]
-    missing = f"; without {', '.join(left)}" if left else ""
-    told = (following.divergence, following.inaccuracy, *following.warnings)
-    troubles = "".join(f"; {each}" for each in told if each)
-    return f"{in_words(following.job.progress, rounds)}{now}{losses}{paid}{missing}{troubles}"
 
 
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:

@@ -38,7 +38,7 @@ class JobEventKind(StrEnum):
     DIVERGED = "diverged"
     """A task's numbers became non-finite."""
     WARNING = "warning"
-    """Parameters learn nothing or run away, or the loss rises (`Following.warnings`)."""
+    """Parameters learn nothing or run away, the loss rises, or products lose precision."""
     HALTED = "halted"
     """No further round begins."""
     DONE = "done"
@@ -99,8 +99,8 @@ def events_between(before: Following | None, now: Following) -> list[JobEvent]:
             found.append(JobEvent(JobEventKind.OUTER, text, round_, phase=phase, following=now))
     if now.divergence is not None and (before is None or before.divergence is None):
         found.append(JobEvent(JobEventKind.DIVERGED, str(now.divergence), at, following=now))
-    for text in now.warnings:
-        if before is None or text not in before.warnings:
+    for text in _warnings(now):
+        if before is None or text not in _warnings(before):
             found.append(JobEvent(JobEventKind.WARNING, text, at, following=now))
     if now.job.progress.halted and not (before is not None and before.job.progress.halted):
         text = "halted: no further round begins"
@@ -121,6 +121,10 @@ def _moved(old: Phase, new: Phase, state: str) -> str:
     if new == Phase.NONE:
         return f"no longer {before}"
     return (_STEPS.get(new) or state) + (f", after {before}" if new < old else "")
+
+
+def _warnings(following: Following) -> list[str]:
+    return [*following.warnings, *([str(following.inaccuracy)] if following.inaccuracy else [])]
 
 
 def _of_task(

@@ -128,8 +128,9 @@ def watch(
     """Follow a job until it is settled."""
     from rich.live import Live
 
-    from assay.app.job_progress import doing, line_of, losses_if_fetched, progress_table
-    from assay.client.following import follow
+    from assay.app.job_progress import doing, losses_if_fetched, progress_table
+    from assay.client.following import Following, follow
+    from assay.client.job_events import events_between
     from assay.client.job_monitor import stalled
     from assay.client.metrics import recording
 
@@ -142,7 +143,7 @@ def watch(
         app.announce(f"halt the job once {patience} rounds have not lowered its held-out loss")
     market, storage = connection.market, app.storage("view")
     keeper = None if keep is None else _keeper(connection, storage, job_id, keep, keep_every)
-    last = ""
+    before: Following | None = None
     known: Losses | None = None
     halted = False
     try:
@@ -158,9 +159,10 @@ def watch(
                 if app.output.err.is_terminal:
                     shown = progress_table(following, doing(app, connection, following.job))
                     live.update(shown, refresh=True)
-                elif (line := line_of(following)) != last:
-                    last = line
-                    app.output.say(line)
+                else:
+                    for event in events_between(before, following):
+                        app.output.say(str(event))
+                before = following
                 if keeper is not None and (place := keeper.look(following)) is not None:
                     app.output.say(
                         f"kept the model of {following.job.progress.settled_rounds} rounds in {place}"

@@ -238,18 +238,11 @@ def test_following_reads_everything_of_one_block(fetched: tuple[MarketDay, JobId
     assert Watched.read >= 4
 
 
-def test_a_jobs_line_has_its_losses_as_they_come(fetched: tuple[MarketDay, JobId, Path]) -> None:
-    from assay.app.job_progress import line_of
+def test_a_jobs_progress_is_told_in_words(fetched: tuple[MarketDay, JobId, Path]) -> None:
+    from assay.app.job_progress import in_words
 
     day, job_id, _ = fetched
-    market = day.markets["client"]
-    files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
-    seen = follow(market, job_id, losses_of(market, day.blocks(), job_id, files))
-    line = line_of(seen)
-    assert "Progress(" not in line and "closed after 2 settled rounds" in line
-    last = [task for task in seen.tasks if task.round == 1]
-    assert all(f"shard {task.shard} settled, loss {task.loss:.3f}" in line for task in last)
-    running = replace(seen.job.progress, round=1, closed=False, settled_rounds=0)
-    half = replace(seen, job=replace(seen.job, progress=running))
-    assert "round 1 (of 0 to 1), 0 settled" in line_of(half)
-    assert f"mean losses of the rounds before: {seen.loss_by_round()[0]:.3f}" in line_of(half)
+    progress = day.markets["client"].job(job_id).progress
+    assert in_words(progress, 2) == "closed after 2 settled rounds"
+    running = replace(progress, round=1, closed=False, settled_rounds=0)
+    assert in_words(running, 2) == "round 1 (of 0 to 1), 0 settled"

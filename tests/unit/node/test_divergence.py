@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.app.job_progress import line_of, progress_table
+from assay.app.job_progress import progress_table
 from assay.client.following import Following, follow
+from assay.client.job_events import events_between
 from assay.client.losses import losses_of
 from assay.client.verifying import verify
 from assay.node.artifacts import load_job
@@ -67,7 +68,7 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
 
     following = seen(day, job_id)
     assert following.divergence == Divergence(0, shard, step, what)
-    assert f"diverged at step {step}" in line_of(following)
+    assert f"diverged at step {step}" in " ".join(event.text for event in events_between(None, following))
     assert f"diverged at step {step}" in str(progress_table(following).caption)
 
     folder = tmp_path / "model"

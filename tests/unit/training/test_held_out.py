@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from assay.app.job_progress import line_of
 from assay.client.following import Following, follow
 from assay.client.job_events import JobEventKind, events_between
 from assay.client.losses import losses_of
@@ -108,7 +107,7 @@ def test_rounds_tell_it_and_the_model_has_the_same_bits(tmp_path: Path) -> None:
     assert without.held_out_by_round() == [None] * 3
     events = [e for e in events_between(None, following) if e.kind == JobEventKind.HELD_OUT]
     assert [(e.round, e.loss, e.step) for e in events] == [(i, told[i], 8 * i) for i in range(3)]
-    assert "held-out losses when rounds began: 2.40" in line_of(following)
+    assert "began with held-out loss 2.40" in events[0].text
 
 
 @pytest.mark.long
