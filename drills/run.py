@@ -176,7 +176,7 @@ class Run:
         """Serves the dashboard until the run is over, and prints its URL."""
         if self.dashboard == Shown.NOT:
             return
-        from assay.dashboard.serve import serving
+        from assay.dashboard.server import serving
 
         url = f"{shown.enter_context(serving(self.app))}/#/job/{job_id.hex()[:16]}"
         self.tell("dashboard", f"{url} until the run is over")

@@ -15,8 +15,7 @@ from assay.app.times import show_span
 from assay.app.units import show_amount
 from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.deploy import Deployment, Prepared, parse
-from assay.chain.contracts.plan import Delays
-from assay.chain.contracts.profiles import PROFILES, Profile
+from assay.chain.contracts.plan import PROFILES, Delays, Profile
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.fees import fees
 from assay.chain.eth.journal import Call

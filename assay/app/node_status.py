@@ -7,6 +7,7 @@ one, is a PeerUnreachable that names the address.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.app.crew_activity import activities, in_lines
@@ -18,6 +19,7 @@ from assay.app.output import table, visible
 from assay.app.times import show_span
 from assay.app.units import show_bytes
 from assay.app.worker_status import in_words, listed
+from assay.blocks.traffic import FILE, read_totals
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, PeerUnreachable
 from assay.protocol.types import Address
@@ -169,3 +171,18 @@ def whole_answer(url: str, private: Sequence[Network], within_s: float, most_byt
 def printable(value: object) -> str:
     """Formats a stranger's value as one line of text; tables are printed without markup."""
     return visible(str(value)[:300]).replace("\n", " ")
+
+
+def totals_by_node(home: Path) -> dict[str, dict[str, int]]:
+    """Bytes by direction and purpose (``blocks.traffic``), by the node's name."""
+    return {path.parent.name: read_totals(path) for path in sorted((home / "nodes").glob(f"*/{FILE}"))}
+
+
+def traffic_words(home: Path) -> str:
+    """Total over all nodes in one line; empty if nothing was recorded."""
+    nodes = totals_by_node(home).values()
+    summed = {name: sum(node[name] for node in nodes) for name in next(iter(nodes), {})}
+    if not any(summed.values()):
+        return ""
+    told = [f"{name.replace('_', ' for ')} {count / 1e6:,.1f} MB" for name, count in summed.items()]
+    return f"blocks of the nodes in {home}, all jobs: {', '.join(told)}"

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, MutableMapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Send
 
-from assay.app.web import NamedHosts
+from assay.app.invocation import App
+from assay.app.web import NamedHosts, WebServer
 from assay.dashboard.feed import MOST_TOPICS, Feed, Topic, game_number, told
+from assay.dashboard.source import MarketSource
 from assay.protocol.errors import AssayError, Stop, Unknown
 
 STATIC = Path(__file__).parent / "static"
@@ -150,3 +154,31 @@ async def _stream(
         streams.pop(me, None)
     if feed.stopped.is_set():
         yield f"event: end\ndata: {json.dumps('the dashboard was stopped')}\n\n"
+
+
+@contextmanager
+def serving(
+    app: App,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    every_s: float = 1.0,
+    node_urls: Sequence[str] = (),
+    losses: bool = True,
+) -> Iterator[str]:
+    """Serves the pages of `app`'s market; yields the base URL. Raises Stop if the port is taken, and the
+    errors of connecting."""
+    source = MarketSource(app, [url.rstrip("/") for url in node_urls], losses=losses)
+    feed = Feed(source, every_s)
+    server = WebServer(dashboard_app(feed, source.replay, {host}), host, port)
+    following = threading.Thread(target=feed.run, name="dashboard", daemon=True)
+    try:
+        url = server.start()
+        following.start()
+        yield url
+    finally:
+        feed.stop()
+        server.stop()
+        if following.is_alive():
+            following.join(timeout=10)
+        source.close()

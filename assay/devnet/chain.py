@@ -16,8 +16,7 @@ from assay.app.settings import Settings
 from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.code_check import differing
 from assay.chain.contracts.deploy import Deployment, deploy, parse
-from assay.chain.contracts.plan import market_plan, registry_of
-from assay.chain.contracts.profiles import PROFILES
+from assay.chain.contracts.plan import PROFILES, market_plan, registry_of
 from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.errors import Registry

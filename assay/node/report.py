@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay.node.race_errors import LOST_RACES
 from assay.node.resource_errors import shortage
 from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
 from assay.protocol.types import ZERO_ADDRESS, Address, JobId
@@ -23,6 +22,42 @@ LOOK = "tick"
 """Name of the loop's part that polls the market."""
 Event = dict[str, Any]
 Emit = Callable[[Event], None]
+LOST_RACES = frozenset(
+    {
+        "ShardTaken",
+        "PriceBelow",
+        "WrongPhase",
+        "WrongRound",
+        "RewoundSince",
+        "WrongGame",
+        "NotDue",
+        "TickedLately",
+        "NotStale",
+        "NotStanding",
+        "NotHolder",
+        "DeadlinePassed",
+        "DeadlineNotPassed",
+        "EarlierUnsettled",
+        "GamesOpen",
+        "SeedUnavailable",
+        "HeaderAwaited",
+        "WrongHeader",
+        "TooSoon",
+        "NotYourMove",
+        "PipelineFull",
+        "RoundIncomplete",
+        "NotFinished",
+        "PlaceTaken",
+        "Overtaken",
+        "AlreadyVoted",
+        "JobEnded",
+        "WindowClosed",
+        "NotDrawn",
+        "WrongSeed",
+        "NoReward",
+    }
+)
+"""Errors of a lost race: somebody else was faster, or it is too early. The next poll decides again."""
 LOSSES = 16
 """Number of losses that are shown."""
 

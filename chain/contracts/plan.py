@@ -2,7 +2,9 @@
 
 Contract: names are those of `chain.contracts.bindings`, and "Token". Every contract gets the others'
 addresses in its constructor, so nothing is wired afterwards and nothing has an owner. The market's parameters
-are the deployer's choice.
+are the deployer's choice, or a profile's: bounds and delays for a devnet, an L2 or L1. A profile's `unbond_s`
+exceeds the longest window plus a game of its bounds, so that a stake is still there while what it vouched for
+can be convicted.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from assay.chain.contracts.artifacts import Artifact
 from assay.chain.contracts.deploy import Planned
 from assay.chain.eth.errors import Registry
 from assay.protocol.encoding import as_tuple
+from assay.protocol.params import DEVNET_BOUNDS, L1_BOUNDS, L2_BOUNDS
 from assay.protocol.types import Bounds, Seconds, Wei
 
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
 
+_DAY = 86_400
 _ARTIFACTS = {"Token": "AssayToken", "CrewsCourt": "Court"}
 """Artifacts of contracts with another name."""
 _VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Keys")
@@ -89,3 +93,33 @@ def registry_of(artifacts: Mapping[str, Artifact]) -> Registry:
 
 def _at(addresses: Mapping[str, str], *names: str) -> list[Any]:
     return [addresses[name] for name in names]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Bounds and delays of a market, with a description."""
+
+    bounds: Bounds
+    delays: Delays
+    about: str
+
+
+PROFILES = {
+    "devnet": Profile(
+        DEVNET_BOUNDS,
+        Delays(Seconds(7 * _DAY), Seconds(14 * _DAY), 4),
+        "a chain on one's own machine: deadlines of seconds",
+    ),
+    "l2": Profile(
+        L2_BOUNDS,
+        Delays(Seconds(28 * _DAY), Seconds(56 * _DAY), 900),
+        "a rollup with blocks of about two seconds: windows from half a day, moves from an hour",
+    ),
+    "l1": Profile(
+        L1_BOUNDS,
+        Delays(Seconds(35 * _DAY), Seconds(70 * _DAY), 150),
+        "Ethereum itself: windows from a day, moves from an hour",
+    ),
+}
+"""On a devnet an epoch has few blocks, so that verifiers are drawn soon after they have staked; elsewhere it
+is half an hour."""

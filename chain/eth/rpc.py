@@ -14,10 +14,12 @@ from __future__ import annotations
 import itertools
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from assay.chain.eth import answer_schemas
+from assay.chain.eth.accounts import account_library
 from assay.chain.eth.transport import FAILURES, Http, TooLarge
 from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, RpcUnreachable
@@ -25,7 +27,7 @@ from assay.protocol.words import masked_url
 
 if TYPE_CHECKING:
     from web3.eth import Eth
-    from web3.types import BlockData
+    from web3.types import BlockData, RPCEndpoint, RPCResponse
 
 BlockTag = int | str | dict[str, Any]
 """A block's number or name, or EIP-1898's object that names it by hash."""
@@ -110,7 +112,6 @@ class Rpc(ABC):
     @cached_property
     def eth(self) -> Eth:
         """The same node through web3's methods, with numbers as int and bytes as HexBytes."""
-        from assay.chain.eth.client import eth_module
 
         return eth_module(self.request)
 
@@ -229,3 +230,26 @@ def identity(rpc: Rpc) -> str:
             hint="use a synced node",
         )
     return f"{chain_id}:{hash_of(genesis)}"
+
+
+def eth_module(ask: Callable[[str, list[Any]], Any]) -> Eth:
+    """web3's methods over `ask(method, params)`, without middleware that changes what is asked.
+
+    It sets no fees, nonces, gas or sender, resolves no names and caches nothing. A contract cannot redirect
+    it to a URL (CCIP-read, EIP-3668). Do not use `get_block` by hash: web3 then selects the method in an
+    object shared by all threads.
+    """
+    account_library()  # before web3 imports it, with the pairing curve
+    from web3 import Web3
+    from web3.eth import Eth
+    from web3.middleware import ExtraDataToPOAMiddleware
+    from web3.providers import BaseProvider
+
+    class Provider(BaseProvider):
+        global_ccip_read_enabled = False
+
+        def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+            return {"jsonrpc": "2.0", "id": 0, "result": ask(str(method), list(params))}
+
+    middleware = [ExtraDataToPOAMiddleware]  # blocks of some chains have more than 32 bytes of it
+    return Web3(Provider(), middleware=middleware, modules={"eth": Eth}).eth

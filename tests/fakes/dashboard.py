@@ -11,7 +11,7 @@ from assay.chain.contracts.job_ledger import Payment
 from assay.client.losses import losses_of
 from assay.dashboard.curve import Curve
 from assay.dashboard.feed import Topic
-from assay.dashboard.replaying import own_replay
+from assay.dashboard.source import own_replay
 from assay.dashboard.views import (
     accounts_view,
     game_view,

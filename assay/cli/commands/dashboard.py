@@ -34,7 +34,7 @@ def dashboard(
     app = app_of(context)
     app.output.say(f"looking at the market of {', '.join(map(masked_url, app.settings.rpc_urls))}")
     app.end_dry_run(f"serve the market's pages on {host}, port {port}")
-    from assay.dashboard.serve import serving
+    from assay.dashboard.server import serving
 
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -73,8 +73,8 @@ def show(context: typer.Context, job: JobArgument) -> None:
     found = app.look_up(connection, job)
     from assay.app.computing import engine_of
     from assay.app.job_progress import doing, progress_table, unread
+    from assay.app.node_status import traffic_words
     from assay.app.resource_limits import RESOURCE_LIMITS
-    from assay.app.traffic import in_words
     from assay.client.following import follow
     from assay.client.losses import losses_of
     from assay.client.results import by_round
@@ -97,7 +97,7 @@ def show(context: typer.Context, job: JobArgument) -> None:
         app.output.say(lost)
     for number in results[-1:]:
         app.output.say(f"{number.name} after round {number.round}, settled: {number.value:.6f}")
-    if told := in_words(app.settings.home):
+    if told := traffic_words(app.settings.home):
         app.output.say(told)
 
 
@@ -131,8 +131,7 @@ def watch(
     from assay.app.job_progress import doing, losses_if_fetched, progress_table
     from assay.client.following import Following, follow
     from assay.client.job_events import events_between
-    from assay.client.job_monitor import stalled
-    from assay.client.metrics import recording
+    from assay.client.job_monitor import recording, stalled
 
     app = app_of(context)
     connection = app.connect() if patience else app.view()

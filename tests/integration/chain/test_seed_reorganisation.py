@@ -12,7 +12,7 @@ from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth import headers
 from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.rpc import HttpRpc
-from assay.node.race_errors import LOST_RACES
+from assay.node.report import LOST_RACES
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Reverted, RpcUnreachable
 from assay.protocol.ports import Write

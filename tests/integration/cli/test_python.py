@@ -24,7 +24,7 @@ from assay.app.settings import Flags
 from assay.chain.eth.rpc import HttpRpc
 from assay.client.fetching import NotSettled
 from assay.client.posting import OverBudget
-from assay.dashboard.serve import serving
+from assay.dashboard.server import serving
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Phase
 from tests.fakes.command import run

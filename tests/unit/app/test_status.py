@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.app.status_page import status_page
-from assay.node.actions import Actions
-from assay.node.backoff import FIRST_BACKOFF_S
+from assay.node.actions import FIRST_BACKOFF_S, Actions
 from assay.node.report import Report
 from assay.protocol.errors import Ask, AssayError, Retry
 from assay.protocol.types import Address, JobId, Seconds

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from assay.app.traffic import in_words, totals_by_node
+from assay.app.node_status import totals_by_node, traffic_words
 from assay.app.web import node_app
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.cid import RAW, Cid
@@ -56,6 +56,6 @@ def test_totals_outlast_a_restart_and_a_damaged_file_begins_anew(tmp_path: Path)
     again.count("in", PROOF, 5)
     again.save()
     assert totals_by_node(tmp_path)["solver-1"]["in_proof"] == 12
-    assert "in for proof 0.0 MB" in in_words(tmp_path)
+    assert "in for proof 0.0 MB" in traffic_words(tmp_path)
     path.write_bytes(path.read_bytes().replace(b"12", b"13"))
     assert read_totals(path)["in_proof"] == 0

@@ -109,9 +109,7 @@ def test_a_command_that_reads_imports_no_torch_and_no_keys() -> None:
 
 def test_web3_comes_without_the_pairing_curve() -> None:
     """It takes as long as all the rest of web3."""
-    program = (
-        "import sys; from assay.chain.eth.client import eth_module; eth_module(print); print(*sys.modules)"
-    )
+    program = "import sys; from assay.chain.eth.rpc import eth_module; eth_module(print); print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert "web3" in done.stdout.split() and not set(LATER) & set(done.stdout.split())

@@ -12,7 +12,7 @@ from assay.app.deployment import bounds_of, delays_of
 from assay.app.devnet_record import Devnet, NodeRecord, write_devnet
 from assay.app.output import Exit
 from assay.app.settings import Flags, Settings
-from assay.chain.contracts.profiles import PROFILES
+from assay.chain.contracts.plan import PROFILES
 from assay.cli.node.acceptance import BadAcceptance, acceptance_text, read_acceptance
 from assay.protocol.errors import Ask
 from assay.protocol.types import Seconds

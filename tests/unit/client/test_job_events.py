@@ -10,8 +10,8 @@ import pytest
 
 from assay.client.following import Following, follow
 from assay.client.job_events import JobEvent, JobEventKind, events_between
+from assay.client.job_monitor import METRICS_FILE, recording
 from assay.client.losses import losses_of
-from assay.client.metrics import METRICS_FILE, recording
 from assay.node.artifacts import load_job
 from assay.protocol.types import ClaimId, JobId, Phase
 from tests.fakes.jobs import RESOURCE_LIMITS

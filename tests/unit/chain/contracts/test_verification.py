@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.chain.contracts.artifacts import load_build
-from assay.chain.contracts.profiles import PROFILES
+from assay.chain.contracts.plan import PROFILES
 from assay.chain.contracts.verification import standard_input
 from scripts.generate import artifacts
 
