@@ -34,10 +34,10 @@ from random import Random
 from typing import BinaryIO
 
 from assay.blocks import unixfs
-from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, children
-from assay.blocks.fsync import rename, sync_filesystem, sync_folder
+from assay.blocks.fsync import rename, sync_filesystem
 from assay.disk import record
+from assay.protocol.cid import DAG_PB, RAW, Cid, is_cid
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
@@ -224,7 +224,7 @@ class BlockStore:
 
     def pins(self) -> list[str]:
         """The pinned root CIDs, sorted."""
-        return sorted(name for name in os.listdir(self._pins) if _is_cid(name))
+        return sorted(name for name in os.listdir(self._pins) if is_cid(name))
 
     def gc(self, grace_s: float = GRACE_S, kept: Iterable[str] = ()) -> Usage:
         """Deletes blocks last put more than `grace_s` ago that neither pins nor `kept` reach; returns what
@@ -306,7 +306,7 @@ class BlockStore:
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         for shard in os.scandir(self._blocks):
             if shard.is_dir():
-                yield from (entry for entry in os.scandir(shard.path) if _is_cid(entry.name))
+                yield from (entry for entry in os.scandir(shard.path) if is_cid(entry.name))
 
     def _place(self, cid: Cid) -> str:
         name = str(cid)
@@ -335,7 +335,7 @@ class BlockStore:
                 os.unlink(temporary)
             raise
         if durable:
-            sync_folder(path.parent)
+            record.sync_folder(path.parent)
 
     def _touch(self, path: Path) -> None:
         now = self._clock()
@@ -382,11 +382,3 @@ def read_if_exists(path: Path) -> bytes | None:
         return None
     finally:
         os.close(fd)
-
-
-def _is_cid(name: str) -> bool:
-    try:
-        Cid.parse(name)
-    except BadCid:
-        return False
-    return True

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from assay.blocks import varint
 from assay.blocks.blockstore import MAX_BLOCK_BYTES
-from assay.blocks.cid import CID_BYTES, Cid
+from assay.protocol.cid import CID_BYTES, Cid
 from assay.protocol.errors import BadCid, Retry
 
 # dag-cbor {"roots": [CID], "version": 1}: map(2), "roots", array(1), tag 42, bytes(37), 0x00, the CID ...

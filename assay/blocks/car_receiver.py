@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.car import BadCar, CarParser
-from assay.blocks.cid import CID_BYTES, Cid
+from assay.protocol.cid import CID_BYTES, Cid
 
 READ_BYTES = 1 << 20
 """Bytes hashed and stored at once: thread switches for 64 KiB at a time cost more than hashing them."""

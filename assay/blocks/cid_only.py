@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from assay.blocks import unixfs
 from assay.blocks.blockstore import check_size
-from assay.blocks.cid import RAW, Cid
+from assay.protocol.cid import RAW, Cid
 from assay.protocol.errors import BlockNotFound
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from assay.blocks import varint
-from assay.blocks.cid import DAG_PB, Cid
+from assay.protocol.cid import DAG_PB, Cid
 from assay.protocol.errors import BadCid, BadFile
 
 _FILE = 2

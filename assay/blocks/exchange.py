@@ -42,7 +42,6 @@ import httpx
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.car import BadCar
 from assay.blocks.car_receiver import Arrival
-from assay.blocks.cid import Cid
 from assay.blocks.hedged_requests import (
     FileDeadline,
     FileDeadlines,
@@ -54,6 +53,7 @@ from assay.blocks.hedged_requests import (
     read_capped,
 )
 from assay.blocks.peers import Peer, PeerInfo, Peers
+from assay.protocol.cid import Cid
 from assay.protocol.errors import (
     AssayError,
     BlockNotFound,

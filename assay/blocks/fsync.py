@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from assay.disk.record import sync_folder
+
 
 @cache
 def _syncfs() -> Any:
@@ -33,15 +35,6 @@ def sync_filesystem(folder: Path) -> None:
         if syncfs(file) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(folder))
-    finally:
-        os.close(file)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes new names in a folder durable."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
     finally:
         os.close(file)
 

@@ -23,8 +23,8 @@ from starlette.routing import Route
 
 from assay.blocks import car
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.cid import Cid
 from assay.blocks.dagpb import BadDag
+from assay.protocol.cid import Cid
 from assay.protocol.errors import AssayError, BadCid, BlockNotFound, CorruptBlock
 
 RAW_TYPE = "application/vnd.ipld.raw"

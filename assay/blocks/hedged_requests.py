@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import httpx
 
 from assay.blocks.blockstore import MAX_BLOCK_BYTES
-from assay.blocks.cid import Cid
 from assay.blocks.peers import Peer
+from assay.protocol.cid import Cid
 from assay.protocol.errors import AssayError, BlockTooLarge, Deferred
 
 T = TypeVar("T")

@@ -24,12 +24,12 @@ import httpx
 
 from assay.blocks import unixfs
 from assay.blocks.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore, check_size
-from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import children
 from assay.blocks.exchange import Exchange
 from assay.blocks.hedged_requests import FileDeadline
 from assay.blocks.node import NodeBlocks
 from assay.protocol import bounded_json
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import (
     AssayError,
     BlockNotFound,

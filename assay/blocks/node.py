@@ -21,10 +21,10 @@ from typing import BinaryIO
 
 from assay.blocks import unixfs
 from assay.blocks.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore
-from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import children
 from assay.blocks.exchange import Exchange
 from assay.blocks.hedged_requests import FileDeadline, Hold
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BlockNotFound, CorruptBlock
 
 CAR_FROM_LEAVES = 8

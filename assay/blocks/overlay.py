@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from assay.blocks.blockstore import BlockStore, read_if_exists
-from assay.blocks.cid import Cid
+from assay.protocol.cid import Cid
 from assay.protocol.errors import BlockNotFound
 
 

@@ -29,8 +29,8 @@ from itertools import islice
 from random import Random
 from typing import BinaryIO
 
-from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, Link, Node, decode_file, decode_node, encode_file, encode_node
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
 
 CHUNK_BYTES = 256 * 1024

@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager, nullcontext
 from random import Random
 from typing import Any, BinaryIO, Protocol
 
+from assay.protocol.cid import RAW
 from assay.protocol.errors import BlockNotFound, CorruptBlock
-from assay.protocol.ports import RAW, Blocks, LocalBlocks, MarketView, TimeLimited
+from assay.protocol.ports import Blocks, LocalBlocks, MarketView, TimeLimited
 from assay.protocol.types import Address
 
 HOLD_S = 20.0

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
-from assay.blocks.cid import Cid
 from assay.job.optimisers import OptimiserSection
 from assay.job.outer import Outer, unsuitable
 from assay.job.use_sections import (
@@ -36,7 +35,8 @@ from assay.job.values import (
     Whole,
 )
 from assay.program.stages import MAX_MEMBERS
-from assay.protocol.errors import BadCid, Stop
+from assay.protocol.cid import is_cid
+from assay.protocol.errors import Stop
 from assay.training.schedules import Decay
 
 
@@ -285,12 +285,3 @@ def read_job_file(path: Path) -> JobFile:
         asked = body.inference.model_copy(update={"prompts": str(folder / body.inference.prompts)})
         body = body.model_copy(update={"inference": asked})
     return body
-
-
-def is_cid(text: str) -> bool:
-    """True if the text is a block's CID."""
-    try:
-        Cid.parse(text)
-    except BadCid:
-        return False
-    return True

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from assay.client.receipt import MODEL, read_receipt
 from assay.client.verifying import verify
-from assay.job.read import is_cid
 from assay.program.execute import Records
+from assay.protocol.cid import is_cid
 from assay.protocol.errors import Stop
 from assay.protocol.types import Terms
 from assay.training.datasets import TEXT_HELD_OUT, Dataset, records_kept

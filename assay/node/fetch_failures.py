@@ -16,8 +16,9 @@ from random import Random
 from typing import BinaryIO, TypeVar
 
 from assay.compute.orders import Cancelled
+from assay.protocol.cid import RAW
 from assay.protocol.errors import AssayError, BlockNotFound, Deferred, PeerUnreachable
-from assay.protocol.ports import RAW, Blocks, LocalBlocks
+from assay.protocol.ports import Blocks, LocalBlocks
 
 T = TypeVar("T")
 

@@ -7,13 +7,12 @@ names.
 
 from __future__ import annotations
 
-import base64
 from typing import Any, Protocol
 
 from assay.protocol.canonical_json import parse_canonical
+from assay.protocol.cid import RAW, Cid
 from assay.protocol.errors import Stop
 from assay.protocol.params import MAX_LOOPS
-from assay.protocol.ports import RAW
 
 JOB_SCHEMA = "assay/job/1"
 MAX_MANIFEST_BYTES = 1 << 20
@@ -40,8 +39,7 @@ class Reader(Protocol):
 
 def raw_cid(digest: bytes) -> str:
     """CIDv1 text of the raw block with this SHA-256 digest."""
-    body = bytes([1, RAW, 0x12, 0x20]) + digest
-    return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
+    return str(Cid(RAW, digest))
 
 
 def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from typing import Any, Protocol
 from assay.node.checkpoints import read_checkpoints
 from assay.node.manifests import BadManifest, raw_cid, read_manifest
 from assay.node.rounds import PASSED, Claims, standing
-from assay.node.slot_index import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
+from assay.node.slot_index import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, decode_index
+from assay.protocol.cid import is_cid
 from assay.protocol.loops import model_part, own_slots, read_later
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase, Terms
@@ -272,7 +273,7 @@ class Files:
         for name, slots in (("genesis", terms.slots), ("outerGenesis", terms.outer_slots)):
             cid = manifest[name]["cid"]
             found |= {cid, *(slot.cid for slot in self.slots(cid, slots))}
-        return {cid for cid in found if _names_block(cid)}
+        return {cid for cid in found if is_cid(cid)}
 
     def of_claim(self, view: ClaimView, terms: Terms, only: Collection[int] | None = None) -> set[str]:
         """CIDs of a claim's manifest and all of its states; with `only`, of these slots of its last state."""
@@ -283,7 +284,7 @@ class Files:
         count = terms.slots_of(view.claim.kind)
         found = {raw_cid(view.claim.manifest)}
         for state in states if only is None else states[-1:]:
-            if _names_block(state.cid):
+            if is_cid(state.cid):
                 slots = enumerate(self.slots(state.cid, count))
                 found |= {state.cid, *(slot.cid for i, slot in slots if only is None or i in only)}
         return found
@@ -296,11 +297,3 @@ class Files:
             return ()
         self.indices.add(cid)
         return found
-
-
-def _names_block(cid: str) -> bool:
-    """True if a text from a stranger is a valid CID."""
-    try:
-        return bool(cid_bytes(cid))
-    except ValueError:
-        return False

@@ -6,7 +6,6 @@ that an entry belongs to any state; ``node.checkpoints`` checks its roots agains
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -14,6 +13,7 @@ from math import prod
 from assay.numerics.packed_size import HEADER_BYTES, MAX_WIDTH, packed_bytes
 from assay.program.isa import MAX_SLOTS, Node
 from assay.protocol import trees
+from assay.protocol.cid import CID_BYTES, Cid
 from assay.protocol.errors import (
     BadCid,
     BadFile,
@@ -22,14 +22,11 @@ from assay.protocol.errors import (
     CorruptBlock,
     PeerUnreachable,
 )
-from assay.protocol.ports import DAG_PB, RAW
 
 UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid, BadFile)
-ROOT_BYTES, CID_BYTES = 32, 36
+ROOT_BYTES = 32
 ENTRY_BYTES = ROOT_BYTES + 1 + CID_BYTES
 MAX_INDEX_BYTES = MAX_SLOTS * ENTRY_BYTES
-_CODECS = (RAW, DAG_PB)
-_HEADS = tuple(bytes((1, codec, 0x12, 0x20)) for codec in _CODECS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +54,9 @@ Slots = tuple[SlotFile, ...]
 """Entries of a state's slots, in order."""
 
 
-def cid_text(body: bytes) -> str:
-    """Text of a 36-byte CID (F2.1)."""
-    return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
-
-
-def cid_bytes(text: str) -> bytes:
-    """The 36 bytes of a CID's text. Raises ValueError for anything else."""
-    body = base64.b32decode(text[1:].upper() + "=" * (-len(text[1:]) % 8))
-    if len(body) != CID_BYTES or body[:4] not in _HEADS or cid_text(body) != text:
-        raise ValueError(f"{text!r} is not the CID of a block")
-    return body
-
-
 def encode_index(slots: Sequence[SlotFile]) -> bytes:
-    """Encodes the index file of a state."""
-    return b"".join(slot.root + bytes([slot.bits]) + cid_bytes(slot.cid) for slot in slots)
+    """Encodes the index file of a state. Raises BadCid."""
+    return b"".join(slot.root + bytes([slot.bits]) + Cid.parse(slot.cid).to_bytes() for slot in slots)
 
 
 def decode_index(data: bytes, count: int) -> Slots:
@@ -81,12 +65,14 @@ def decode_index(data: bytes, count: int) -> Slots:
         raise ValueError(f"an index of {count} slots has {count * ENTRY_BYTES} bytes, given {len(data)}")
     found = []
     for at in range(0, len(data), ENTRY_BYTES):
-        root, bits, body = data[at : at + ROOT_BYTES], data[at + ROOT_BYTES], data[at : at + ENTRY_BYTES]
-        if body[-CID_BYTES:][:4] not in _HEADS:
-            raise ValueError(f"slot {at // ENTRY_BYTES} names no CID of a block")
+        root, bits = data[at : at + ROOT_BYTES], data[at + ROOT_BYTES]
         if bits > MAX_WIDTH:
             raise ValueError(f"slot {at // ENTRY_BYTES} is packed to {bits} bits, at most {MAX_WIDTH} are")
-        found.append(SlotFile(root, cid_text(body[-CID_BYTES:]), bits))
+        try:
+            cid = Cid.from_bytes(data[at + ROOT_BYTES + 1 : at + ENTRY_BYTES])
+        except BadCid as error:
+            raise ValueError(f"slot {at // ENTRY_BYTES} names no CID of a block") from error
+        found.append(SlotFile(root, str(cid), bits))
     return tuple(found)
 
 

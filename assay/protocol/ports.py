@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
+from assay.protocol.cid import RAW
 from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf, VoteProof
 from assay.protocol.dispute import Move
 from assay.protocol.errors import AssayError
@@ -37,10 +38,6 @@ from assay.protocol.types import (
     TxResult,
     Wei,
 )
-
-RAW = 0x55
-"""Multicodec of a raw block."""
-DAG_PB = 0x70
 
 
 class Blocks(Protocol):

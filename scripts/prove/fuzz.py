@@ -49,7 +49,7 @@ class Target:
 def storage_targets() -> dict[str, Target]:
     """Targets for blocks, files, streams and requests of peers."""
     from assay.blocks import car, dagpb, unixfs, varint
-    from assay.blocks.cid import DAG_PB, Cid
+    from assay.protocol.cid import DAG_PB, Cid
     from assay.protocol.errors import AssayError, BadCid
 
     leaf = Cid.of(b"leaf")
@@ -140,7 +140,6 @@ def gateway_target() -> dict[str, Target]:
 
 def market_targets() -> dict[str, Target]:
     """Targets for data of the chain, its node, clients and other nodes' manifests."""
-    from assay.blocks.cid import Cid
     from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.bindings import INTERFACES
     from assay.chain.eth import abi, answer_schemas
@@ -151,6 +150,7 @@ def market_targets() -> dict[str, Target]:
     from assay.numerics.packed_size import HEADER_BYTES
     from assay.protocol import bounded_json
     from assay.protocol.canonical_json import parse_canonical
+    from assay.protocol.cid import Cid
     from assay.protocol.encoding import decode
     from assay.protocol.types import Claim, ClaimStatus, Terms, Vote
 

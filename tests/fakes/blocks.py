@@ -5,25 +5,21 @@ Every node may read every block, except those in `withheld`, which only their ho
 
 from __future__ import annotations
 
-import base64
 from contextlib import AbstractContextManager, nullcontext
-from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import BinaryIO
 
 from assay.blocks.blockstore import BlockStore, check_size
-from assay.blocks.cid import Cid
 from assay.blocks.dagpb import BadDag
 from assay.blocks.unixfs import FileTooLarge
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BlockNotFound
-from assay.protocol.ports import DAG_PB, RAW
 
 
 def cid_of(data: bytes, codec: int = RAW) -> str:
     """CIDv1, base32, of a block of these bytes."""
-    raw = bytes([1, codec, 0x12, 0x20]) + sha256(data).digest()
-    return "b" + base64.b32encode(raw).decode().lower().rstrip("=")
+    return str(Cid.of(data, codec))
 
 
 def path_of(store: BlockStore, cid: str) -> Path:

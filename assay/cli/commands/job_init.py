@@ -119,7 +119,7 @@ class Wanted:
     @property
     def weights_path(self) -> str:
         """Weights as a job file names them: a path relative to its folder, or a CID; empty for none."""
-        from assay.job.read import is_cid
+        from assay.protocol.cid import is_cid
 
         if not self.weights or is_cid(self.weights):
             return self.weights

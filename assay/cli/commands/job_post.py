@@ -53,7 +53,7 @@ def warning(line: str) -> str:
 def weights_files(app: App, body: JobFile) -> Files | None:
     """Source of weights that a job file names by CID: this home's blocks, then the market's nodes; None if it
     names none."""
-    from assay.job.read import is_cid
+    from assay.protocol.cid import is_cid
 
     if body.weights is None or not is_cid(body.weights.source):
         return None

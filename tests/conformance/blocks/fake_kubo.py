@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from urllib.parse import parse_qs, urlsplit
 
-from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import children
+from assay.protocol.cid import DAG_PB, RAW, Cid
 
 CODECS = {"raw": RAW, "dag-pb": DAG_PB}
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from assay.blocks import unixfs
 from assay.blocks.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.blocks.car import CarParser
-from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.node import NodeBlocks
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
 from tests.conformance.blocks.rigs import Rig
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from assay.blocks.cid import DAG_PB, Cid
+from assay.protocol.cid import DAG_PB, Cid
 from assay.protocol.errors import AssayError
 from tests.conformance.blocks.conftest import ADAPTERS, rig_of
 from tests.conformance.blocks.rigs import Rig

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from assay.blocks import blockstore, fsync, unixfs
 from assay.blocks.blockstore import MAX_BLOCK_BYTES, BlockStore, Usage
-from assay.blocks.cid import DAG_PB, RAW, Cid
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
 from tests.fakes.blocks import path_of
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assay.blocks import varint
 from assay.blocks.blockstore import MAX_BLOCK_BYTES
 from assay.blocks.car import BadCar, CarParser, encode_block, encode_header
-from assay.blocks.cid import DAG_PB, RAW, Cid
+from assay.protocol.cid import DAG_PB, RAW, Cid
 
 ROOT = Cid.of(b"root", DAG_PB)
 

@@ -12,7 +12,7 @@ import pytest
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.car import BadCar, encode_block, encode_header
 from assay.blocks.car_receiver import GATHERED_S, READ_BYTES, Arrival
-from assay.blocks.cid import Cid
+from assay.protocol.cid import Cid
 
 BLOCKS = [bytes([n]) * 1000 for n in range(4)]
 CIDS = [Cid.of(block) for block in BLOCKS]

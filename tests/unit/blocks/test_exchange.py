@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from assay.blocks.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.blocks.car import encode_block, encode_header
-from assay.blocks.cid import DAG_PB, Cid
 from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.hedged_requests import Hold
 from assay.blocks.peers import PeerInfo
+from assay.protocol.cid import DAG_PB, Cid
 from assay.protocol.errors import (
     BlockNotFound,
     Deferred,

@@ -13,8 +13,8 @@ from starlette.applications import Starlette
 from assay.blocks import unixfs
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.car import CarParser
-from assay.blocks.cid import DAG_PB, Cid
 from assay.blocks.gateway import gateway_route
+from assay.protocol.cid import DAG_PB, Cid
 from assay.protocol.errors import CorruptBlock
 from tests.fakes.blocks import path_of
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from assay.blocks.blockstore import MAX_BLOCK_BYTES
-from assay.blocks.cid import DAG_PB, Cid
 from assay.blocks.kubo import KuboClient
+from assay.protocol.cid import DAG_PB, Cid
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
 
 CID = str(Cid.of(b"block"))

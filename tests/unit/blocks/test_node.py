@@ -15,13 +15,13 @@ from starlette.applications import Starlette
 
 from assay.blocks import unixfs
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, Link, Node, encode_file, encode_node
 from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.gateway import gateway_route
 from assay.blocks.node import NodeBlocks
 from assay.blocks.peers import PeerInfo
 from assay.compute.node_calls import Home
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BlockNotFound, Deferred
 from assay.protocol.ports import TimeLimited
 from tests.fakes.blocks import path_of

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.cid import Cid
 from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.public_net import (
     LOOPBACK,
@@ -22,6 +21,7 @@ from assay.blocks.public_net import (
     admitted,
     networks,
 )
+from assay.protocol.cid import Cid
 from assay.protocol.errors import BlockNotFound
 from tests.fakes.http_server import serving
 

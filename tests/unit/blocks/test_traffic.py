@@ -11,9 +11,9 @@ from starlette.testclient import TestClient
 from assay.app.node_status import totals_by_node, traffic_words
 from assay.app.web import node_app
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.cid import RAW, Cid
 from assay.blocks.exchange import Exchange
 from assay.blocks.traffic import FILE, PROOF, PURPOSE_HEADER, CountingTransport, Traffic, read_totals
+from assay.protocol.cid import RAW, Cid
 
 
 def served(folder: Path, data: bytes) -> tuple[Traffic, httpx.AsyncBaseTransport]:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, Link, Node, decode_node, encode_file, encode_node
 from assay.blocks.unixfs import CHUNK_BYTES, FileTooLarge, Limits, add_file, holes, plan_file, read_file
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BlockNotFound
 
 Blocks = dict[Cid, bytes]

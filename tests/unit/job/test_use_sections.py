@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import save, save_file
 
-from assay.blocks.cid import Cid
 from assay.client.receipt import NoReceipt
 from assay.job.build import build, read_prompts
 from assay.job.estimate import counted
@@ -21,6 +20,7 @@ from assay.job.templates import LOCAL, PUBLIC
 from assay.job.use_sections import EVALUATE, GRPO, INFER, misplaced
 from assay.job.use_templates import evaluation_template, grpo_template, inference_template, passes
 from assay.job.weights import weights_of
+from assay.protocol.cid import Cid
 from assay.protocol.errors import Stop
 from assay.training import datasets, models
 from assay.training.catalogue import OTHER_USES

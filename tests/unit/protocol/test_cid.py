@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.blocks.cid import DAG_PB, RAW, Cid
+from assay.protocol.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BadCid
 
 EMPTY = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"

@@ -101,6 +101,15 @@ class Cid:
         return hashlib.sha256(data).digest() == self.digest
 
 
+def is_cid(text: str) -> bool:
+    """True if the text is a canonical CID."""
+    try:
+        Cid.parse(text)
+    except BadCid:
+        return False
+    return True
+
+
 _HINT = (
     "CIDs look like bafkrei... (raw) or bafybei... (dag-pb), 59 characters; "
     "convert others with `ipfs cid base32`"
