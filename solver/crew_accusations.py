@@ -19,14 +19,16 @@ from assay.compute.orders import Priority
 from assay.disk import record
 from assay.dispute import player
 from assay.node import upkeep
+from assay.node.deadlines import Deadline, Duties, Sleep
 from assay.node.intents import intent, subject
 from assay.node.role import half_time
 from assay.protocol.crew import Said, Transcript
 from assay.protocol.dispute import Move, Timeout
 from assay.protocol.game_state import Game, GameView
-from assay.protocol.types import Address, Claim, ClaimId, JobId, Kind, Phase, TxResult
+from assay.protocol.types import Address, Claim, ClaimId, ClaimView, JobId, Kind, Phase, Seconds, TxResult
 from assay.protocol.words import show_amount
-from assay.solver.crew_evidence import SignedTasks, said_at, transcript_root
+from assay.solver import crew_evidence
+from assay.solver.crew_evidence import said_at, transcript_root
 from assay.solver.crew_orders import LEADER, CrewDispute, CrewMove
 
 if TYPE_CHECKING:
@@ -71,11 +73,8 @@ class Accuse:
 class Accusations:
     """One member's part. `received`: folder of what it has received; `told`: file of what was told."""
 
-    def __init__(
-        self, node: CrewService, court: Court, signed: SignedTasks, received: Path, told: Path
-    ) -> None:
-        self._node, self._court, self._signed, self._received = node, court, signed, received
-        self._file = told
+    def __init__(self, node: CrewService, court: Court, received: Path, told: Path) -> None:
+        self._node, self._court, self._received, self._file = node, court, received, told
         body = record.read_or_quarantine(told, _KIND, instead="verdicts and losses are told again") or {}
         self._judged = set[int](body.get("judged", ()))
         """Decided games that were told."""
@@ -106,25 +105,45 @@ class Accusations:
                 left = f"our move, {game.deadline - now} s left" if ours else "the other side is late"
                 yield Answer(job_id, view.game_id, f"accusation {view.game_id}: {left}")
 
-    def _accusations(self) -> Iterator[Accuse]:
+    def duties(self) -> Duties:
+        """This account's moves that are due in accusations, and whether one may come at any time."""
+        node, me = self._node, self._court.me
+        terms, running = node.market.job(node.invitation.job_id).terms, []
+        for view in self.open.values():
+            game, ends = view.game, int(view.game.deadline)
+            loses = show_amount(terms.solver_stake if game.defender == me else terms.challenge_bond)
+            if game.mover == me:
+                what, of = f"a move in accusation {view.game_id}", ("accusation", view.game_id)
+                running.append(Deadline(what, f"{loses} are lost", ends - int(game.move_time), ends, of))
+        if not self.open and all(left < 0 for _, left in self._fallen()):
+            return Duties(running)
+        coming = Sleep(int(terms.move_time), "a member may be accused, or make its move, at any time")
+        return Duties(running, [coming])
+
+    def _fallen(self) -> Iterator[tuple[ClaimView, int]]:
+        """Convicted tasks of the crew, with the seconds in which members can still be accused."""
         node, now = self._node, self._node.clock.now()
-        job_id = node.invitation.job_id
-        window = node.market.job(job_id).terms.challenge_window
-        for view in node.market.claims(job_id):
-            claim, status = view.claim, view.status
-            fallen = claim.claimant == node.market.me and status.phase == Phase.CONVICTED
-            if not fallen or claim.kind != Kind.TASK or view.claim_id in self._settled:
+        window = node.market.job(node.invitation.job_id).terms.challenge_window
+        for view in node.market.claims(node.invitation.job_id):
+            fallen = view.claim.claimant == node.market.me and view.status.phase == Phase.CONVICTED
+            if fallen and view.claim.kind == Kind.TASK:
+                yield view, view.status.since + window - now
+
+    def _accusations(self) -> Iterator[Accuse]:
+        node, job_id = self._node, self._node.invitation.job_id
+        for view, left in self._fallen():
+            if view.claim_id in self._settled:
                 continue
-            left = status.since + window - now
             reason = f"claim {view.claim_id.hex()[:16]} was convicted: who lied? {left} s left"
             action = Accuse(job_id, view.claim_id, reason)
             if left >= 0:
                 yield action
             elif not node.actions.is_running(subject(action)):
-                self._miss(view.claim_id, window)
+                self._miss(view.claim_id)
 
-    def _miss(self, claim_id: ClaimId, window: int) -> None:
+    def _miss(self, claim_id: ClaimId) -> None:
         """Ends a claim of which the time to accuse is over."""
+        window = self._node.market.job(self._node.invitation.job_id).terms.challenge_window
         members = range(len(self._node.invitation.members))
         if any(self._court.accused(claim_id, member) for member in members):
             self._settle(claim_id)
@@ -163,14 +182,15 @@ class Accusations:
     async def accuse(self, action: Accuse) -> None:
         """Accuses the member whose own stage refutes what it has signed, if this node's replay finds it."""
         node = self._node
-        claim = node.market.claim(action.claim_id).claim
+        view = node.market.claim(action.claim_id)
+        claim, spec = view.claim, node.spec(view.claim.job_id)
         place = claim.job_id, claim.round, claim.shard
-        found = self._signed.load(place, claim.attempt)
+        found = crew_evidence.load(self._received, place, claim.attempt, claim.input_root)
         if found is None:
             return self._bear(action.claim_id, "what the members have signed is gone")
-        what = node.spec(claim.job_id), subject(action), node.invitation
-        order = CrewDispute(*what, claim, found.said, self._received)
-        lie = await node.order(order, Priority.GAME)
+        order = CrewDispute(spec, subject(action), node.invitation, claim, found.said, self._received)
+        half = Seconds(view.status.since + spec.terms.challenge_window // 2)
+        lie = await node.order(order, Priority.GAME, half)
         if lie is None:
             return self._bear(action.claim_id, "each member's own stage gives what it has signed")
         if lie.member == LEADER:

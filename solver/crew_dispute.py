@@ -1,15 +1,19 @@
 """Finds which member of a crew has lied, and plays the games about members' steps (docs/protocol.md, 8.6).
 
-Contract: both sides run the accused's stage again from what was kept of the task (`Received`): the slots
-before it and all that was sent. A leader has this of every member, checked against what each has reported. So
-of a false claim that all have signed it finds a step that its member's own stage refutes, and wins that game;
-and a member whose step is right wins its game. No more than one stage is in memory.
+Contract: both sides run the accused's stage again from what was kept of the task (`Received`): its state
+before each segment and all that was sent. A leader has of every other member the state before the task, and
+what was sent, checked against what each has reported. So of a false claim that all have signed it finds a
+step that its member's own stage refutes, and wins that game; and a member whose step is right wins its game.
+No more than one stage is in memory. A state that was computed is kept on disk, so that each game computes a
+segment at most once.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,10 +35,11 @@ from assay.program.state import state_root
 from assay.protocol.crew import Invitation
 from assay.protocol.dispute import Move
 from assay.protocol.errors import Ask, Retry
-from assay.protocol.types import Claim, Kind
-from assay.solver.crew_evidence import received_name
+from assay.protocol.types import Kind
+from assay.solver.crew_evidence import received_folder, received_name
 from assay.solver.crew_orders import CrewDispute, CrewMove, Lie
 
+log = logging.getLogger(__name__)
 SIGNED = "signed"
 
 
@@ -61,8 +66,8 @@ def plan_of(invitation: Invitation, program: Program, context: WorkerContext, wi
 
 
 class Received:
-    """What a member has received in each step of a task, on disk, with its own slots before the first: with
-    these it can compute each of its steps again. The leader's has this of every member.
+    """What a member has received in each step of a task, on disk, with its own state before each segment:
+    with these it can compute each of its steps again. The leader's has the others' states before the task.
 
     Once the member has signed the task nothing of it changes: a second run in which others send something
     else would take its defence of the first one from it.
@@ -71,11 +76,16 @@ class Received:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def begin(self, member: int, state: Sequence[Tensor]) -> None:
-        """Saves a member's slots before the first step."""
+    def begin(self, member: int, step: int, slots: Sequence[Tensor], sent: Sequence[Tensor] = ()) -> None:
+        """Saves a member's slots before a step, and what it has sent in the step before; nothing before the
+        first."""
         if not self.signed:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _write(self._start(member), dict(enumerate(state)))
+            self.keep(member, step, slots, sent)
+
+    def keep(self, member: int, step: int, slots: Sequence[Tensor], sent: Sequence[Tensor]) -> None:
+        """As `begin`, also once it is signed: of what was computed from this."""
+        _write(self.folder / f"state-{member}-{step}.safetensors", dict(enumerate([*slots, *sent])))
 
     @property
     def signed(self) -> bool:
@@ -87,8 +97,8 @@ class Received:
         return all(self._path(step).exists() for step in steps)
 
     def sync(self, steps: Iterable[int]) -> None:
-        """Makes the slots before the first step, and what was received in these steps, durable."""
-        for path in (*self.folder.glob("start-*.safetensors"), *map(self._path, steps)):
+        """Makes the states, and what was received in these steps, durable."""
+        for path in (*self.folder.glob("state-*.safetensors"), *map(self._path, steps)):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         record.sync_folder(self.folder)
@@ -111,13 +121,17 @@ class Received:
         """The tensors of a step by their nodes. Raises Retry if they are not there."""
         return _read(self._path(step))
 
-    def start(self, member: int) -> list[Tensor]:
-        """A member's slots before the first step. Raises Retry."""
-        found = _read(self._start(member))
-        return [found[slot] for slot in range(len(found))]
-
-    def _start(self, member: int) -> Path:
-        return self.folder / f"start-{member}.safetensors"
+    def states(self, member: int, last: int) -> Iterator[tuple[int, list[Tensor]]]:
+        """A member's states that are kept up to step `last`, by their steps, the latest first."""
+        of = f"state-{member}-"
+        steps = (int(path.stem.removeprefix(of)) for path in self.folder.glob(f"{of}*.safetensors"))
+        for step in sorted((step for step in steps if step <= last), reverse=True):
+            try:
+                found = _read(self.folder / f"{of}{step}.safetensors")
+            except Retry as error:
+                log.warning("%s; an earlier state is used", error.message)
+            else:
+                yield step, [found[number] for number in range(len(found))]
 
     def _path(self, step: int) -> Path:
         return self.folder / f"{step}.safetensors"
@@ -149,30 +163,47 @@ class _Run:
     """A member's stage, run again from what was kept of a task."""
 
     def __init__(
-        self, received: Received, plan: Plan, member: int, now: StepContext, context: WorkerContext
+        self,
+        received: Received,
+        plan: Plan,
+        member: int,
+        now: StepContext,
+        begins: tuple[int, list[Tensor]],
+        context: WorkerContext,
     ) -> None:
-        """`now`: of the task's first step. Raises Retry."""
+        """`begins`: a step, and what is kept of the state before it; `now`: of any step."""
         kernels = REFERENCE if context.config.executor == "reference" else FAST
-        self._executor = StageExecutor(plan.stages[member], context.config.device, kernels)
-        self._received, self._stage, self._now = received, plan.stages[member], now
-        self._slots = received.start(member)
-        self._sent = {node: _zeros(plan.whole, node) for node in self._stage.sent}
+        self.member, self._stage = member, plan.stages[member]
+        self._executor = StageExecutor(self._stage, context.config.device, kernels)
+        self._received, self._now, count = received, now, len(self._stage.slots)
+        self.at, state = begins
+        self._slots = state[:count]
+        self._sent = state[count:] or [_zeros(plan.whole, node) for node in self._stage.sent]
 
     def before(self) -> list[Tensor]:
         """The stage's state before the next step (docs/protocol.md, 8.4). Raises Retry."""
-        there = self._received.load(self._now.step)
-        return self._state([there[node] for node in self._stage.received])
+        return self._state(self._received.load(self.at))
 
     def step(self) -> list[Tensor]:
         """Runs a step; returns the stage's state after it. Raises Retry."""
-        there, out = self._received.load(self._now.step), dict[int, Tensor]()
-        self._slots = self._executor.step(self._slots, self._now, there.__getitem__, out.__setitem__)
-        self._sent = {node: out[node] for node in self._stage.sent}
-        self._now = replace(self._now, step=self._now.step + 1)
-        return self._state([there[node] for node in self._stage.received])
+        there, out = self._received.load(self.at), dict[int, Tensor]()
+        self._last = self.at, self._slots, self._sent
+        now = replace(self._now, step=self.at)
+        self._slots = self._executor.step(self._slots, now, there.__getitem__, out.__setitem__)
+        self._sent = [out[node] for node in self._stage.sent]
+        self.at += 1
+        return self._state(there)
 
-    def _state(self, received: Sequence[Tensor]) -> list[Tensor]:
-        return [x.cpu() for x in (*self._slots, *received, *self._sent.values())]
+    def keep(self) -> None:
+        """Keeps the state before the next step, so that another run begins there."""
+        self._received.keep(self.member, self.at, self._slots, self._sent)
+
+    def keep_last(self) -> None:
+        """Keeps the state before the step that was run."""
+        self._received.keep(self.member, *self._last)
+
+    def _state(self, there: Mapping[int, Tensor]) -> list[Tensor]:
+        return [x.cpu() for x in (*self._slots, *(there[n] for n in self._stage.received), *self._sent)]
 
 
 def _zeros(program: Program, node: int) -> Tensor:
@@ -191,22 +222,47 @@ def lie_in(
     member says of each; `now`: of the first. One stage is in memory at a time. Raises Retry."""
     first: Lie | None = None
     for member in range(len(plan.stages)):
-        run = _Run(received, plan, member, now, context)
+        run = _Run(received, plan, member, now, _kept(received, member, now.step), context)
         for number, told in enumerate(steps[: None if first is None else first.step]):
             if state_root(run.step()) != told[member][32:]:
                 first = Lie(member, number)
+                run.keep_last()  # the game begins there
                 break
     return first
 
 
 def rebuilt(
-    received: Received, plan: Plan, member: int, now: StepContext, last: int, context: WorkerContext
-) -> list[Tensor]:
-    """A member's state before step `last` of a task whose first step is `now`. Raises Retry."""
-    run = _Run(received, plan, member, now, context)
-    for _ in range(now.step, last):
-        run.step()
-    return run.before()
+    received: Received, plan: Plan, member: int, now: StepContext, root: bytes, context: WorkerContext
+) -> list[Tensor] | None:
+    """A member's state before the step of `now`, if it has this root. It is kept. Raises Retry."""
+    for begins in received.states(member, now.step):
+        run = _Run(received, plan, member, now, begins, context)
+        while run.at < now.step:
+            run.step()
+        if state_root(state := run.before()) == root:
+            run.keep()
+            return state
+    return None
+
+
+def step_seconds(
+    received: Received, plan: Plan, member: int, now: StepContext, context: WorkerContext
+) -> float:
+    """How long it takes to run a step of a member's stage again. Raises Retry."""
+    run = _Run(received, plan, member, now, _kept(received, member, now.step), context)
+    began_s = time.monotonic()
+    state_root(run.step())
+    return time.monotonic() - began_s
+
+
+def _kept(received: Received, member: int, last: int) -> tuple[int, list[Tensor]]:
+    found = next(received.states(member, last), None)
+    if found is None:
+        raise Retry(
+            f"no state of member {member} is left in {received.folder}, so its stage cannot be run again",
+            hint=f"bring {received.folder} back from a copy",
+        )
+    return found
 
 
 def found_lie(order: CrewDispute, job: OpenJob, context: WorkerContext) -> Lie | None:
@@ -215,15 +271,11 @@ def found_lie(order: CrewDispute, job: OpenJob, context: WorkerContext) -> Lie |
     without = "nobody is accused, and the leader bears the loss once the job's challengeWindow is over"
     plan, claim = plan_of(order.invitation, job.work.files.inner, context, without), order.claim
     steps = [list(each) for said in order.said for each in zip(*said, strict=True)]
-    name = received_name(claim.round, claim.shard, claim.attempt)
-    received = Received(order.received / f"{name}-{claim.input_root.hex()[:16]}")
-    return lie_in(received, plan, steps, _first(job, claim), context)
-
-
-def _first(job: OpenJob, claim: Claim) -> StepContext:
-    """Context of a task's first step."""
-    step = job.work.first_step(Kind.TASK, claim.round, 0, claim.shard)
-    return StepContext(job.work.files.records, job.work.terms.seed, claim.shard, step)
+    place = claim.job_id, claim.round, claim.shard
+    received = Received(received_folder(order.received, place, claim.attempt, claim.input_root))
+    first = job.work.first_step(Kind.TASK, claim.round, 0, claim.shard)
+    now = StepContext(job.work.files.records, job.work.terms.seed, claim.shard, first)
+    return lie_in(received, plan, steps, now, context)
 
 
 def crew_move(order: CrewMove, job: OpenJob, context: WorkerContext) -> Move | None:
@@ -240,14 +292,18 @@ def _replay(order: CrewMove, job: OpenJob, context: WorkerContext) -> Replay:
     """The disputed step, from the state that the accused has signed. Raises Retry."""
     without = f"accusation {order.view.game_id} is not played, and is lost at its deadline"
     plan = plan_of(order.invitation, job.work.files.inner, context, without)
-    game, claim, now = order.view.game, order.claim, _first(job, order.claim)
+    game, claim = order.view.game, order.claim
+    now = StepContext(job.work.files.records, job.work.terms.seed, claim.shard, game.step)
     name = received_name(claim.round, claim.shard, claim.attempt)
-    for path in sorted(order.received.glob(f"{name}-*")):
-        try:
-            state = rebuilt(Received(path), plan, game.segment, now, game.step, context)
-        except Retry:  # of another run, which ended before
+    for received in map(Received, sorted(order.received.glob(f"{name}-*"))):
+        if not received.signed:  # of a run that ended before
             continue
-        if state_root(state) == game.in_root:
+        try:
+            state = rebuilt(received, plan, game.segment, now, game.in_root, context)
+        except Retry as error:
+            log.warning("%s", error.message)
+            continue
+        if state is not None:
             program = plan.stages[game.segment].program
             return Replay(program, state, now.dataset, now.seed, claim.shard, game.step)
     raise Retry(

@@ -1,22 +1,30 @@
-"""What the members of a crew have said and signed of its tasks: the evidence of an accusation.
+"""What the members of a crew have said and signed of a task: the evidence of an accusation.
 
-Contract: one record (``disk.record``) for each task and attempt, written before the task is committed. A
-damaged one is an error: without it nobody can be accused.
+Contract: one record (``disk.record``) in the folder of what was received in the task, and deleted with it. It
+is written before the task is committed. A damaged one is an error: without it nobody can be accused, and the
+task would be trained and signed a second time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from assay.disk import record
 from assay.protocol import trees
 from assay.protocol.crew import Said
+from assay.protocol.types import ClaimId, Kind
+from assay.solver import drafting
 from assay.solver.crew_orders import Trained
+from assay.solver.sources import Sources
 from assay.solver.worker_reports import Place
 
-_KIND = "assay/crew-task/1"
+_KIND = "assay/crew-task/2"
+_FILE = "evidence.json"
+_HINT = (
+    "bring it back from a copy; without it no member can be accused, and the task is signed again once you"
+    " move it away"
+)
 
 
 def transcript_root(steps: Sequence[bytes]) -> bytes:
@@ -31,46 +39,55 @@ def said_at(steps: Sequence[bytes], at: int) -> Said:
 
 
 def received_name(round_: int, shard: int, attempt: int) -> str:
-    """Folder of what a member has received in a task (``solver.crew_dispute``)."""
+    """Beginning of the name of each folder of what a member has received for a claim of this attempt."""
     return f"{round_}-{shard}-{attempt}"
 
 
-class Evidence(NamedTuple):
-    """What each member says of each step, by segment, and its signatures, by member."""
+def received_folder(received: Path, place: Place, attempt: int, input_root: bytes) -> Path:
+    """Folder of what a member has received in a task (``solver.crew_dispute``)."""
+    _, round_, shard = place
+    return received / f"{received_name(round_, shard, attempt)}-{input_root.hex()[:16]}"
 
-    said: list[list[list[bytes]]]
-    signatures: list[list[bytes]]
+
+def save(received: Path, place: Place, attempt: int, sources: Sources, trained: Trained) -> None:
+    """Saves a leader's task durably."""
+    assert trained.draft is not None, "a leader has a claim"
+    rewinds, claims, present = sources
+    body = {
+        "sources": [rewinds, [claim.hex() for claim in claims], list(present)],
+        "input": trained.input_root.hex(),
+        "roots": [root.hex() for root in trained.roots],
+        "manifest": trained.draft.claim.manifest.hex(),
+        "said": [[[step.hex() for step in steps] for steps in said] for said in trained.said],
+        "signatures": [[each.hex() for each in member] for member in trained.signatures],
+    }
+    record.write(received_folder(received, place, attempt, trained.input_root) / _FILE, _KIND, body)
 
 
-class SignedTasks:
-    """The evidence of one crew's tasks."""
+def load(received: Path, place: Place, attempt: int, input_root: bytes) -> Trained | None:
+    """The task with this input; None if it was not signed. Raises DamagedRecord."""
+    found = _read(received_folder(received, place, attempt, input_root), place)
+    return None if found is None else found[1]
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
 
-    def save(self, place: Place, attempt: int, trained: Trained) -> None:
-        """Saves a task durably."""
-        job_id, round_, shard = place
-        body = {
-            "job": job_id.hex(),
-            "round": round_,
-            "shard": shard,
-            "attempt": attempt,
-            "roots": [root.hex() for root in trained.roots],
-            "said": [[[step.hex() for step in steps] for steps in said] for said in trained.said],
-            "signatures": [[each.hex() for each in member] for member in trained.signatures],
-        }
-        record.write(self._path(place, attempt), _KIND, body)
+def signed(received: Path, place: Place, attempt: int, sources: Sources) -> Trained | None:
+    """The task with these sources; None if it was not signed. Raises DamagedRecord."""
+    _, round_, shard = place
+    every = (_read(path, place) for path in received.glob(f"{received_name(round_, shard, attempt)}-*"))
+    return next((found[1] for found in every if found is not None and found[0] == sources), None)
 
-    def load(self, place: Place, attempt: int) -> Evidence | None:
-        """The evidence of a task; None if there is none. Raises DamagedRecord."""
-        body = record.read(self._path(place, attempt), _KIND, hint="no member can be accused without it")
-        if body is None:
-            return None
-        said = [[[bytes.fromhex(step) for step in steps] for steps in each] for each in body["said"]]
-        return Evidence(said, [[bytes.fromhex(each) for each in member] for member in body["signatures"]])
 
-    def _path(self, place: Place, attempt: int) -> Path:
-        _, round_, shard = place
-        return self._folder / f"{received_name(round_, shard, attempt)}.json"
+def _read(folder: Path, place: Place) -> tuple[Sources, Trained] | None:
+    body = record.read(folder / _FILE, _KIND, hint=_HINT)
+    if body is None:
+        return None
+    job_id, round_, shard = place
+    rewinds, claims, present = body["sources"]
+    sources = rewinds, tuple(ClaimId(bytes.fromhex(claim)) for claim in claims), tuple(present)
+    input_root, roots = bytes.fromhex(body["input"]), tuple(bytes.fromhex(root) for root in body["roots"])
+    every = (input_root, *roots)
+    at = drafting.Place(job_id, Kind.TASK, round_, shard)
+    draft = drafting.Draft(drafting.claim_of(at, every, bytes.fromhex(body["manifest"])), every)
+    said = [[[bytes.fromhex(step) for step in steps] for steps in each] for each in body["said"]]
+    signatures = tuple(tuple(bytes.fromhex(each) for each in member) for member in body["signatures"])
+    return sources, Trained(input_root, roots, said, signatures, draft)

@@ -20,6 +20,7 @@ from typing import Any, Protocol, Unpack
 from assay.compute.orders import Cancelled, Priority
 from assay.compute.peers import Crew
 from assay.node import upkeep
+from assay.node.deadlines import Duties
 from assay.node.intents import intent, subject
 from assay.node.limits import ResourceLimits
 from assay.node.role import Action, Options
@@ -29,10 +30,10 @@ from assay.protocol.errors import Retry, Stop
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Address, JobId, Kind, Phase, Seconds, TxResult, Wei
 from assay.protocol.words import show_amount
-from assay.solver import policy
+from assay.solver import crew_evidence, policy
 from assay.solver.crew_accusations import Accusations, Accuse, Answer, Court
-from assay.solver.crew_evidence import SignedTasks, received_name
-from assay.solver.crew_orders import LEADER, TrainCrew
+from assay.solver.crew_evidence import received_name
+from assay.solver.crew_orders import LEADER, TrainCrew, Trained
 from assay.solver.observation import Limits
 from assay.solver.service import SolverService
 from assay.solver.sources import Sources, sources_of
@@ -99,19 +100,14 @@ class CrewService(SolverService):
     ) -> None:
         self._account, self._crew = market, crew
         self.invitation, self.place = market.invitation, market.place
-        own = folder / "crew" / market.me
-        self._saved, self._received, self._signed = (
-            own / "saved",
-            own / "received",
-            SignedTasks(own / "signed"),
-        )
+        own = folder / "crew" / market.me  # what befalls the crew is not its member's account's
+        self._saved, self._received = own / "saved", own / "received"
         self._attempts: dict[Place, int] = {}
         """Attempt of the claim for which a task's transcripts are signed."""
-        told = own / "accusations.json"
-        self._accusations = Accusations(self, market.court, self._signed, self._received, told)
+        self._accusations = Accusations(self, market.court, self._received, own / "accusations.json")
         self._earned: tuple[Wei, Seconds, int] | None = None
         """What the crew has earned, since when and which block this node has seen it."""
-        super().__init__(market, blocks, clock, folder, limits, resource_limits, **options)
+        super().__init__(market, blocks, clock, own, limits, resource_limits, **options)
 
     @property
     def leads(self) -> bool:
@@ -126,7 +122,7 @@ class CrewService(SolverService):
     def decide(self) -> Sequence[Action]:
         found = [action for action in super().decide() if self._is_ours(action)]
         accusing = list(self._accusations.due())
-        self.actions.attempt("files of tasks that are over", None, self._drop_received)
+        self.actions.attempt("files of tasks that are over", None, self._drop_files)
         return [*accusing, *found, *self._payment()]
 
     def _is_ours(self, action: Action) -> bool:
@@ -137,14 +133,14 @@ class CrewService(SolverService):
         return isinstance(action, (policy.Examine, policy.TrainSegment, upkeep.Wait))
 
     def _payment(self) -> list[Action]:
-        """Pays once no claim of the crew is under way, the leader first."""
+        """Pays once no claim of the crew is under way, the leader first. Less than a task has paid may be a
+        stranger's deposit: it waits for the next payment, or the crew's end."""
         job_id, me = self.invitation.job_id, self.market.me
         amount, now = self.market.free(me), self.clock.now()
-        moving = any(
-            view.claim.claimant == me and view.status.phase in CHALLENGEABLE
-            for view in self.market.claims(job_id)
-        )
-        if not amount or moving:
+        own = [view for view in self.market.claims(job_id) if view.claim.claimant == me]
+        prices = [v.claim.price for v in own if (v.claim.kind, v.status.phase) == (Kind.TASK, Phase.SETTLED)]
+        moving = any(view.status.phase in CHALLENGEABLE for view in own)
+        if moving or not prices or amount < max(min(prices), 1):
             self._earned = None
             return []
         if self._earned is None or self._earned[0] != amount:
@@ -169,6 +165,25 @@ class CrewService(SolverService):
         place = action.job_id, action.round, action.shard
         sources, made_by = self._sources(place), self.pool.ended()
         self._attempts[place] = attempt = self._attempt(place)
+        # signed by all before a restart: a second time members could sign something else
+        trained = crew_evidence.signed(self._received, place, attempt, sources) if self.leads else None
+        if trained is None:
+            try:
+                trained = await self._train_together(action, attempt)
+            except Cancelled:
+                return
+            if trained.draft is not None:
+                crew_evidence.save(self._received, place, attempt, sources, trained)
+            where = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
+            self.report.count("crew_tasks")
+            self.report.emit("crew-signed", **where, member=self.place, root=trained.roots[-1].hex())
+            self._ask_speed(trained.step_s)
+        if trained.draft is not None and sources == self._sources(place):
+            self.tasks.opened(place, trained.input_root, sources, len(trained.roots), made_by)
+            self.tasks.drafted(place, trained.input_root, trained.draft)
+
+    async def _train_together(self, action: policy.TrainSegment | policy.TrainAhead, attempt: int) -> Trained:
+        """Trains a task and has it signed. Raises Cancelled once it is not owed any more."""
         order = self.task(
             self.spec(action.job_id),
             subject(action),
@@ -180,17 +195,30 @@ class CrewService(SolverService):
             self._saved,
             self._received,
         )
-        try:
-            trained = await self.order(order, Priority.TRAINING)
-        except Cancelled:
-            return
-        self._signed.save(place, attempt, trained)
-        where = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
-        self.report.count("crew_tasks")
-        self.report.emit("crew-signed", **where, member=self.place, root=trained.roots[-1].hex())
-        if trained.draft is not None and sources == self._sources(place):
-            self.tasks.opened(place, trained.input_root, sources, len(trained.roots), made_by)
-            self.tasks.drafted(place, trained.input_root, trained.draft)
+        return await self.order(order, Priority.TRAINING)
+
+    def _ask_speed(self, step_s: Sequence[float]) -> None:
+        """Says if this machine may be too slow to answer an accusation, or to find who lied."""
+        terms, shard = self.market.job(self.invitation.job_id).terms, self.invitation.shard
+        loop, asked = terms.main.of(shard), dict(self.status.questions)
+        for name in ("slow defence", "slow search"):
+            asked.pop(name, None)
+        if step_s:
+            defence, search = step_s[0] * loop.segment_steps, sum(step_s) * loop.steps
+            if defence > terms.move_time / 2:
+                asked["slow defence"] = (
+                    f"running a segment of this member's stage again takes {defence:.0f} s, more than half of"
+                    f" the job's moveTime of {terms.move_time} s: an accusation may be lost by the clock. Run"
+                    " the node on a faster --device, or end the crew (`assay crew leave`)"
+                )
+            if self.leads and search > terms.challenge_window / 2:
+                asked["slow search"] = (
+                    f"running every stage of a task again takes {search:.0f} s, more than half of the job's"
+                    f" challengeWindow of {terms.challenge_window} s: who lied in a convicted claim may be"
+                    " found too late, and the leader bears the loss. Run the node on a faster --device, or"
+                    " end the crew (`assay crew leave`)"
+                )
+        self.report.note(questions=asked)
 
     def _sources(self, place: Place) -> Sources:
         job_id, round_, shard = place
@@ -203,10 +231,14 @@ class CrewService(SolverService):
         before = [c.attempt for c in claims if c.kind == Kind.TASK and [c.round, c.shard] == at]
         return max(before, default=-1) + 1
 
-    def _drop_received(self) -> None:
-        """Deletes what was received in tasks of which nobody can be accused any more: of settled rounds and
-        of a closed job, unless the claim can still fall, and of claims that fell long ago."""
+    def _drop_files(self) -> None:
+        """Deletes saved progress once nothing is left to train, and what was received in tasks of which
+        nobody can be accused any more: of settled rounds and of a closed job, unless the claim can still
+        fall, and of claims that fell long ago."""
         job, now = self.market.job(self.invitation.job_id), self.clock.now()
+        holder = self.market.holder(job.job_id, self.invitation.shard).solver
+        if job.progress.closed or job.progress.round >= job.progress.final_round or holder != self.market.me:
+            shutil.rmtree(self._saved, ignore_errors=True)
         last_s = job.terms.challenge_window + RECEIVED_S
         played = {game.game.claim_id for game in self._accusations.open.values()}
         claims = {
@@ -244,6 +276,9 @@ class CrewService(SolverService):
     def _distrust(self) -> None:
         super()._distrust()
         shutil.rmtree(self._saved, ignore_errors=True)
+
+    def duties(self) -> Duties:
+        return self._accusations.duties()
 
     # -- what workers ask
 

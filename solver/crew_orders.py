@@ -39,6 +39,8 @@ class Trained(NamedTuple):
     """By member, of its transcript of each segment."""
     draft: Draft | None
     """The claim; None but for the leader."""
+    step_s: tuple[float, ...] = ()
+    """Seconds in which this machine runs a step of a stage again: its own, or of the leader every one."""
 
 
 class Lie(NamedTuple):

@@ -9,6 +9,7 @@ members' results are right.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,13 +35,15 @@ from assay.program.record_excerpt import steps_of
 from assay.program.stage_executor import StageExecutor
 from assay.program.state import begin_roots
 from assay.protocol import trees
+from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Kind
-from assay.solver.crew_dispute import Received, plan_of
-from assay.solver.crew_evidence import received_name
+from assay.solver.crew_dispute import Received, plan_of, step_seconds
+from assay.solver.crew_evidence import received_folder
 from assay.solver.crew_orders import LEADER, TrainCrew, Trained
 from assay.solver.drafting import Place, drafted
 
+log = logging.getLogger(__name__)
 SIGNATURE = 65
 _LOOK_S = 0.5
 """Seconds between questions whether the task is still wanted."""
@@ -56,7 +59,8 @@ def trained(order: TrainCrew, job: OpenJob, context: WorkerContext, kind: type[C
     )
     loop = job.work.located(Kind.TASK, 0, order.shard).loop
     first = job.work.first_step(Kind.TASK, order.round, 0, order.shard)
-    name = received_name(order.round, order.shard, order.attempt)
+    place = order.job.job_id, order.round, order.shard
+    received = Received(received_folder(order.received, place, order.attempt, trees.root(roots)))
     task = kind(
         plan,
         order.crew,
@@ -67,22 +71,29 @@ def trained(order: TrainCrew, job: OpenJob, context: WorkerContext, kind: type[C
         order.folder,
         loop.segment_steps,
         terms.dataset_root,
-        place=(order.job.job_id, order.round, order.shard),
+        place=place,
         attempt=order.attempt,
         books=desk.books,
         blocks=job.blocks,
-        received=Received(order.received / f"{name}-{trees.root(roots).hex()[:16]}"),
+        received=received,
     )
     task.drop_others()
-    for number in range(len(plan.stages)) if member == LEADER else (member,):
+    stages = range(len(plan.stages)) if member == LEADER else (member,)
+    for number in stages:
         _, own = job.state_provider.input_part(Kind.TASK, order.round, order.shard, plan.stages[number].slots)
-        task.received.begin(number, own)
+        received.begin(number, first, own)
     segment = task.run(context)
     draft = None
     if member == LEADER:
-        place = Place(order.job.job_id, Kind.TASK, order.round, order.shard)
-        draft = drafted(job.blocks, place, task.leaves(segment.roots, segment.indices))
-    return Trained(trees.root(roots), segment.roots, segment.said, tuple(task.signatures), draft)
+        at = Place(order.job.job_id, Kind.TASK, order.round, order.shard)
+        draft = drafted(job.blocks, at, task.leaves(segment.roots, segment.indices))
+    now = StepContext(files.records, terms.seed, order.shard, first)
+    try:
+        step_s = tuple(step_seconds(received, plan, number, now, context) for number in stages)
+    except Retry as error:  # the task is signed all the same
+        log.warning("%s; %s", error.message, error.hint)
+        step_s = ()
+    return Trained(trees.root(roots), segment.roots, segment.said, tuple(task.signatures), draft, step_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +109,8 @@ class CrewTask(TrainStage):
     signatures: list[tuple[bytes, ...]] = field(default_factory=list)
     _looked_s: list[float] = field(default_factory=lambda: [0.0])
     _taken: dict[int, Tensor] = field(default_factory=dict)
+    _sent: dict[int, Tensor] = field(default_factory=dict)
+    """What this member has sent in its latest step."""
 
     def leaves(self, roots: Sequence[bytes], indices: Sequence[str]) -> list[Checkpoint]:
         """The claim's states: its input, which others publish, and those at the segments' ends."""
@@ -151,6 +164,7 @@ class CrewTask(TrainStage):
         self._taken[node] = x
 
     def _gave(self, node: int, x: Tensor) -> None:
+        self._sent[node] = x
         if self.crew.member == LEADER:
             self._taken[node] = x
 
@@ -207,8 +221,11 @@ class CrewTask(TrainStage):
         return of
 
     def _ended(self, lines: Lines, progress: Progress) -> str:
-        step, own = progress.step - 1, self.plan.stages[self.crew.member].slots
+        step, stage = progress.step - 1, self.plan.stages[self.crew.member]
+        own = stage.slots
         # before the progress is saved, which goes on from there
+        sent = [self._sent[node] for node in stage.sent]
+        self.received.begin(self.crew.member, progress.step, progress.state, sent)
         self.received.sync(range(progress.step - self.segment_steps, progress.step))
         if self.crew.member != LEADER:
             for slot, x in zip(own, progress.state, strict=True):

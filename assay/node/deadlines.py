@@ -7,8 +7,9 @@ cost anything. Not guaranteed: a demand's deadline has no known beginning and co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assay.node.rounds import CHALLENGEABLE
 from assay.node.upkeep import locks, voted, watched
@@ -32,8 +33,8 @@ class Deadline:
     begins: int
     ends: int
     of: tuple[str | int, ...] = ()
-    """Key: ``("move", game)``, ``("answer", demand)``, ``("task", job, round, shard)`` or ``("vote",
-    claim)``, ids in hex."""
+    """Key: ``("move", game)``, ``("answer", demand)``, ``("task", job, round, shard)``, ``("vote",
+    claim)`` or ``("accusation", game)``, ids in hex."""
 
     def share(self, now: int) -> float:
         """Fraction of the time that has passed: 0 at the beginning, 1 or more after the end."""
@@ -159,18 +160,24 @@ class Sleep:
         return f"at most {max(self.seconds, 0)} s: {self.what}"
 
 
+class Duties(NamedTuple):
+    """Duties of a service that the market does not show."""
+
+    running: Sequence[Deadline] = ()
+    may_come: Sequence[Sleep] = ()
+
+
 ANY_TIME = "as long as you like: nothing is owed"
 
 
-def offline_allowance(market: MarketView, me: Address, now: int) -> Sleep | None:
-    """Computes how long this account's node may be offline; None if nothing is or can become due.
-
-    Raises RpcUnreachable.
+def offline_allowance(market: MarketView, me: Address, now: int, others: Duties = Duties()) -> Sleep | None:
+    """Computes how long this account's node may be offline; None if nothing is or can become due. `others`:
+    the service's. Raises RpcUnreachable.
     """
     with market.snapshot():
-        bounds = [
-            Sleep(deadline.ends - now, f"{deadline.what} is due") for deadline in deadlines_of(market, me)
-        ]
+        running = [*deadlines_of(market, me), *others.running]
+        bounds = [Sleep(deadline.ends - now, f"{deadline.what} is due") for deadline in running]
+        bounds += others.may_come
         own = market.subscription(me) if market.stake(me, Role.VERIFIER).active else b""
         for job in watched(market):
             bounds += _may_come(market, job, me, own)

@@ -21,6 +21,7 @@ from assay.compute.pool import Loss, OrderFuture, Pool, R
 from assay.dispute.player import Played, with_move, without_move
 from assay.node import upkeep
 from assay.node.actions import Actions, Awaited, PendingWrite
+from assay.node.deadlines import Duties
 from assay.node.intents import intent, subject
 from assay.node.limits import ResourceLimits
 from assay.node.loop import Loop
@@ -166,6 +167,10 @@ class Node:
     def unclaimed(self, job_id: JobId) -> Unclaimed:
         """Files that this role has published for a job and no claim names."""
         return NOTHING
+
+    def duties(self) -> Duties:
+        """Duties of this account that the market does not show."""
+        return Duties()
 
     def books(self) -> NodeCallbacks:
         """Receiver of the workers' messages."""

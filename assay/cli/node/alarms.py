@@ -28,6 +28,7 @@ from assay.node.deadlines import (
     Alarm,
     Alarms,
     Deadline,
+    Duties,
     deadlines_of,
     is_lost,
     offline_allowance,
@@ -110,9 +111,12 @@ class Watch:
         kept: Path | None = None,
         status: Callable[[], Status] = lambda: Status(""),
         unheard: Callable[[], Sequence[ClaimId]] = lambda: (),
+        duties: Callable[[], Duties] = Duties,
     ) -> None:
         """`kept`: file of running deadlines; `status`: the service's, whose new questions and losses are
-        alarms too; `unheard`: claims for which the contracts know of games that the logs do not show."""
+        alarms too; `unheard`: claims for which the contracts know of games that the logs do not show;
+        `duties`: the service's."""
+        self._duties = duties
         self._unheard, self._compared = unheard, float("-inf")
         self._market, self._now, self._name, self._role, self._emit = market, now, name, role, emit
         self._tell, self._kept, self._status = tell, kept, status
@@ -188,12 +192,13 @@ class Watch:
 
     def _look(self) -> None:
         market, me = self._market, self._market.me
-        now, running = int(self._now()), deadlines_of(market, me)
+        now, others = int(self._now()), self._duties()
+        running = [*deadlines_of(market, me), *others.running]
         self._seen = now, time.monotonic(), running
         for deadline in self._ran:  # first what was lost while nobody looked
             if deadline not in running and deadline.ends < now and is_lost(market, me, deadline):
                 self._report_loss(deadline, now)
-        self.sleep = str(offline_allowance(market, me, now) or ANY_TIME)
+        self.sleep = str(offline_allowance(market, me, now, others) or ANY_TIME)
         self.at_risk = show_amount(at_risk(market, me))
         self._remember(running, now)
         self._compare()

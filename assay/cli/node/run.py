@@ -205,6 +205,7 @@ def run_node(
         kept=home / CLOCKS_FILE.format(role),
         status=lambda: service.status,
         unheard=connection.market.unheard,
+        duties=service.duties,
     )
     connection.writer.sender.told = watch.raise_alarm
     began_s = time.monotonic()

@@ -24,13 +24,14 @@ from assay.node.job_programs import program_ref
 from assay.node.slot_index import MAX_INDEX_BYTES, decode_index, state_root_of
 from assay.program.execute import Executor, StepContext
 from assay.program.record_excerpt import steps_of
+from assay.program.stage_executor import StageExecutor
 from assay.program.stages import Plan, cut
 from assay.program.state import begin_roots, state_root
 from assay.protocol import trees
 from assay.protocol.crew import Invitation, Member
 from assay.protocol.errors import Ask
 from assay.protocol.types import JobId, Seconds, Wei
-from assay.solver.crew_dispute import Received, lie_in, plan_of, rebuilt
+from assay.solver.crew_dispute import Received, lie_in, plan_of, rebuilt, step_seconds
 from assay.solver.crew_orders import Lie
 from assay.solver.crew_task import SIGNATURE, CrewTask
 from assay.training import models
@@ -77,14 +78,20 @@ class Crew:
     tasks: list[CrewTask]
     outcomes: list[Segment | Blame]
 
-    @property
-    def now(self) -> StepContext:
-        return StepContext(self.job.records, SEED, SHARD, 0)
+    def now(self, step: int = 0) -> StepContext:
+        return StepContext(self.job.records, SEED, SHARD, step)
+
+    def rebuilt(self, holder: int, member: int, step: int) -> list[Tensor]:
+        """The state that a member has signed before a step, from what `holder` has kept."""
+        received, root = self.tasks[holder].received, self.said()[step][member][:32]
+        state = rebuilt(received, self.plan, member, self.now(step), root, WorkerContext(REFERENCE))
+        assert state is not None and state_root(state) == root
+        return state
 
     def lie(self) -> Lie | None:
         """Whom the leader finds."""
         received = self.tasks[0].received
-        return lie_in(received, self.plan, self.said(), self.now, WorkerContext(REFERENCE))
+        return lie_in(received, self.plan, self.said(), self.now(), WorkerContext(REFERENCE))
 
     def said(self) -> list[list[bytes]]:
         (segment, *_) = self.outcomes
@@ -127,7 +134,7 @@ def tasks_of(
             received=Received(own / received),
         )
         for number in range(3) if crew.member == 0 else (crew.member,):
-            task.received.begin(number, [job.genesis[slot] for slot in plan.stages[number].slots])
+            task.received.begin(number, 0, [job.genesis[slot] for slot in plan.stages[number].slots])
         tasks.append(task)
     return plan, tasks
 
@@ -200,10 +207,8 @@ def test_nobody_is_accused_of_what_is_right(honest: Crew) -> None:
 
 
 def test_the_leader_can_show_each_state_that_anybody_has_signed(honest: Crew) -> None:
-    said, received = honest.said(), honest.tasks[0].received
     for member in range(3):
-        state = rebuilt(received, honest.plan, member, honest.now, 5, WorkerContext(REFERENCE))
-        assert state_root(state) == said[5][member][:32]
+        assert honest.rebuilt(0, member, 5)
 
 
 def test_every_member_can_show_each_state_that_it_has_signed(honest: Crew) -> None:
@@ -211,12 +216,60 @@ def test_every_member_can_show_each_state_that_it_has_signed(honest: Crew) -> No
     for task in honest.tasks:
         member = task.crew.member
         for step in (0, 3, STEPS - 1):
-            context = WorkerContext(REFERENCE)
-            state = rebuilt(task.received, honest.plan, member, honest.now, step, context)
-            assert state_root(state) == said[step][member][:32]
+            state = honest.rebuilt(member, member, step)
             program = honest.plan.stages[member].program
             replay = Replay(program, state, honest.job.records, SEED, SHARD, step)
             assert replay.root(1) == said[step][member][32:], "with this it plays, and wins"
+
+
+class Counted:
+    """The steps of stages that were run again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[int] = []
+        run = StageExecutor.step
+
+        def step(executor: Any, state: Any, context: StepContext, *streams: Any) -> Any:
+            self.steps.append(context.step)
+            return run(executor, state, context, *streams)
+
+        monkeypatch.setattr(StageExecutor, "step", step)
+
+
+def test_a_state_is_computed_from_its_segments_start_and_once(
+    job: JobArtifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a node can answer several accusations in turn."""
+    crew = trained(job, tmp_path)
+    run = Counted(monkeypatch)
+    crew.rebuilt(1, 1, SEGMENT)
+    assert run.steps == [], "it was kept"
+    crew.rebuilt(1, 1, SEGMENT + 2)
+    assert run.steps == [SEGMENT, SEGMENT + 1]
+    crew.rebuilt(1, 1, 2)
+    crew.rebuilt(1, 1, SEGMENT + 2)
+    assert run.steps == [SEGMENT, SEGMENT + 1, 0, 1]
+
+
+@pytest.mark.parametrize("harm", ["flipped", "cut"])
+def test_a_damaged_state_is_computed_from_an_earlier_one(
+    job: JobArtifacts, tmp_path: Path, harm: str
+) -> None:
+    crew = trained(job, tmp_path)
+    path = crew.tasks[1].received.folder / f"state-1-{SEGMENT}.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(bytes(data) if harm == "flipped" else b"")
+    for _ in range(2):
+        crew.rebuilt(1, 1, SEGMENT + 1)
+
+
+def test_how_long_a_step_takes_is_measured(honest: Crew) -> None:
+    for member in range(3):
+        took_s = step_seconds(
+            honest.tasks[0].received, honest.plan, member, honest.now(), WorkerContext(REFERENCE)
+        )
+        assert 0 < took_s < 5
 
 
 def test_what_was_received_does_not_change_once_it_is_signed(honest: Crew) -> None:
@@ -256,11 +309,16 @@ def test_a_member_that_lost_what_it_received_begins_where_it_has_it(
 
 @pytest.mark.parametrize("lies", [LyingTask, LyingSender], ids=["in its state", "in what it sends"])
 @pytest.mark.parametrize("liar", [0, 1, 2])
-def test_who_flips_a_bit_is_found(job: JobArtifacts, tmp_path: Path, liar: int, lies: type[CrewTask]) -> None:
+def test_who_flips_a_bit_is_found(
+    job: JobArtifacts, tmp_path: Path, liar: int, lies: type[CrewTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
     crew = trained(job, tmp_path, liar, lies)
     (segment, *_) = crew.outcomes
     assert isinstance(segment, Segment) and segment.roots != right(job), "the lie is in the claim"
     assert crew.lie() == (liar, LIE.step)
+    run = Counted(monkeypatch)
+    crew.rebuilt(0, liar, LIE.step)
+    assert run.steps == [], "the game begins with what was found"
 
 
 def test_another_cut_is_a_question_and_abandons_no_job(honest: Crew) -> None:
