@@ -360,9 +360,13 @@ class ChainMarket(ChainView):
 
     def approve(self, intent: str, spender: Address, amount: Wei) -> TxResult | None:
         """Lets a contract take this much of the caller's tokens; None if it may already."""
-        if self.contracts["Token"].read("allowance", self.account, spender) >= amount:
+        token, before = self.contracts["Token"], not self.sender.unsent(intent)
+        if token.read("allowance", self.account, spender) >= amount:
             return None
-        return self.do(intent, "Token", "approve", spender, amount)
+        sent = self.do(intent, "Token", "approve", spender, amount)
+        # an approval of before this call may be spent, as by a call that found it and sent none of its own
+        again = self.approve(f"{intent}/again", spender, amount) if before else None
+        return again or sent
 
     def logged(self, intent: str, contract: str, event: str) -> dict[str, Any]:
         """Arguments of an event that a sent transaction must have emitted."""

@@ -180,3 +180,14 @@ def test_a_member_that_lied_is_charged_alone(rig: Rig) -> None:
 
     lost = rig.terms.solver_stake
     assert rig.end() == [STAKE - lost // 2 + rig.terms.challenge_bond, STAKE - lost, STAKE]
+
+
+@pytest.mark.long
+def test_an_approval_that_another_call_has_spent_is_sent_again(rig: Rig) -> None:
+    leader, crews = rig.accounts[0], Address(rig.client.contracts["Crews"].address)
+    sent = []
+    for turn in range(3):
+        sent.append(leader.approve("accuse/approve", crews, Wei(5)))
+        assert leader.approve("other/approve", crews, Wei(5)) is None, "there is enough"
+        leader.do(f"spend/{turn}", "Token", "approve", crews, 0)
+    assert len({result.tx_hash for result in sent if result is not None}) == 3
