@@ -8,6 +8,7 @@ owner alone; it authenticates connections only, and is unrelated to market accou
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from assay.compute.peers import Peer
+from assay.protocol.crew import MAX_MEMBERS
 from assay.protocol.errors import Stop
 
 VALID = timedelta(days=3650)
@@ -67,23 +69,37 @@ def new_key(path: Path) -> Path:
 def read_crew(path: Path) -> tuple[Peer, ...]:
     """Reads the members from a crew file. Raises BadCrew."""
     try:
-        entries = tomllib.loads(path.read_text())["member"]
-        peers = tuple(_peer(path.parent, entry["address"], entry["certificate"]) for entry in entries)
+        entries = tomllib.loads(path.read_text()).get("member")
+        if not isinstance(entries, list) or not 2 <= len(entries) <= MAX_MEMBERS:
+            raise ValueError(f"it has not 2 to {MAX_MEMBERS} [[member]]")
+        peers = tuple(_peer(path.parent, number, entry) for number, entry in enumerate(entries))
         subjects = {x509.load_pem_x509_certificate(peer.certificate.encode()).subject for peer in peers}
         if len(subjects) < len(peers):  # OpenSSL looks certificates up by their subjects
             raise ValueError("two certificates have the same subject")
+        if len({(peer.host, peer.port) for peer in peers}) < len(peers):
+            raise ValueError("two members have the same address")
         return peers
-    except (KeyError, TypeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise BadCrew(
             f"{path} is no crew file ({error}), so nothing was started",
-            hint='give each [[member]] an address = "host:port" and a certificate = "name.crt"',
+            hint='give each [[member]] an address = "host:port" and a certificate = "name.crt", beside it',
         ) from error
 
 
-def _peer(folder: Path, address: str, certificate: str) -> Peer:
+def _peer(folder: Path, number: int, entry: object) -> Peer:
+    """Raises ValueError, OSError."""
+    told = entry if isinstance(entry, dict) else {}
+    address, certificate = told.get("address"), told.get("certificate")
+    if not isinstance(address, str) or not isinstance(certificate, str):
+        raise ValueError(f"member {number} has no text for its address or its certificate")
     host, _, port = address.rpartition(":")
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"the address of member {number} is {address!r}, and not host:port")
     text = (folder / certificate).read_text()
-    x509.load_pem_x509_certificate(text.encode())
+    try:
+        x509.load_pem_x509_certificate(text.encode())
+    except ValueError as error:
+        raise ValueError(f"{certificate} of member {number} is no certificate") from error
     return Peer(host, int(port), text, Path(certificate).stem)
 
 

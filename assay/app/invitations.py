@@ -40,10 +40,8 @@ def read_invitation(path: Path) -> Invitation:
         raise BadInvitation(f"there is no invitation {path}, so nothing was sent", hint=_HINT)
     try:
         return from_json(body)
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInvitation(
-            f"{path} is no invitation ({type(error).__name__}: {error}), so nothing was sent", hint=_HINT
-        ) from error
+    except ValueError as error:
+        raise BadInvitation(f"{path} is no invitation ({error}), so nothing was sent", hint=_HINT) from error
 
 
 def least_stake(terms: Terms) -> Wei:

@@ -34,8 +34,8 @@ from assay.job.values import (
     Size,
     Whole,
 )
-from assay.program.stages import MAX_MEMBERS
 from assay.protocol.cid import is_cid
+from assay.protocol.crew import MAX_MEMBERS
 from assay.protocol.errors import Stop
 from assay.training.schedules import Decay
 

@@ -24,9 +24,9 @@ from assay.program.isa import MAX_SLOTS, Input, Node, Op, Program
 from assay.program.pipeline import pipelined
 from assay.program.validate import last_uses, measure, operations
 from assay.protocol import trees
+from assay.protocol.crew import MAX_MEMBERS
 from assay.protocol.errors import Stop
 
-MAX_MEMBERS = 8
 SLACK = 1.2
 """Accepted weight of the heaviest stage, relative to the best cut, in return for less traffic."""
 IDLE = 0.5

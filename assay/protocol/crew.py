@@ -5,6 +5,7 @@ Contract: fields are those of the Solidity structs, in order. An invitation's fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from assay.protocol.types import Address, JobId, ProgramRef, Seconds, Wei
 
 WHOLE = 10_000
 """Sum of all members' shares."""
+MAX_MEMBERS = 8
 
 
 @dataclass(frozen=True)
@@ -90,34 +92,57 @@ def to_json(invitation: Invitation) -> dict[str, Any]:
     }
 
 
-def from_json(body: Mapping[str, Any]) -> Invitation:
-    """The inverse of `to_json`. Raises ValueError, KeyError, TypeError."""
-    members = [
-        Member(
-            Address(m["account"]),
-            int(m["share"]),
-            ProgramRef(_bytes(stage["root"]), int(stage["nodes"]), int(stage["slots"]), int(stage["params"])),
-        )
-        for m in body["members"]
-        for stage in (m["stage"],)
-    ]
+def from_json(body: object) -> Invitation:
+    """The inverse of `to_json`. Raises ValueError with the field that is wrong."""
+    told = _object(body, "it")
+    members = told.get("members")
+    if not isinstance(members, list) or not 2 <= len(members) <= MAX_MEMBERS:
+        raise ValueError(f"members is no list of 2 to {MAX_MEMBERS}")
     return Invitation(
-        JobId(_bytes(body["job"])),
-        int(body["shard"]),
-        Wei(int(body["leastPrice"])),
-        Wei(int(body["stake"])),
-        Seconds(int(body["expiry"])),
-        _bytes(body["plan"]),
-        tuple(members),
+        JobId(_digest(told, "job")),
+        _whole(told, "shard", 32),
+        Wei(_amount(told, "leastPrice", 128)),
+        Wei(_amount(told, "stake", 96)),
+        Seconds(_whole(told, "expiry", 64)),
+        _digest(told, "plan"),
+        tuple(_member(_object(member, f"members[{i}]")) for i, member in enumerate(members)),
     )
+
+
+def _member(told: Mapping[str, Any]) -> Member:
+    account, stage = told.get("account"), _object(told.get("stage"), "stage")
+    if not isinstance(account, str) or not re.fullmatch("0x[0-9a-fA-F]{40}", account):
+        raise ValueError(f"account is {account!r}, and no address")
+    counts = (_whole(stage, name, 32) for name in ("nodes", "slots", "params"))
+    return Member(Address(account), _whole(told, "share", 16), ProgramRef(_digest(stage, "root"), *counts))
 
 
 def _hex(value: bytes) -> str:
     return "0x" + value.hex()
 
 
-def _bytes(text: str) -> bytes:
-    value = bytes.fromhex(text.removeprefix("0x"))
-    if len(value) != 32:
-        raise ValueError(f"{text} is not 32 bytes")
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no object")
     return value
+
+
+def _whole(told: Mapping[str, Any], name: str, bits: int) -> int:
+    value = told.get(name)
+    if type(value) is not int or not 0 <= value < 1 << bits:
+        raise ValueError(f"{name} is {value!r}, and no whole number of at most {bits} bits")
+    return value
+
+
+def _amount(told: Mapping[str, Any], name: str, bits: int) -> int:
+    value = told.get(name)
+    if not isinstance(value, str) or not re.fullmatch("[0-9]{1,39}", value) or int(value) >= 1 << bits:
+        raise ValueError(f"{name} is {value!r}, and no amount in digits of at most {bits} bits")
+    return int(value)
+
+
+def _digest(told: Mapping[str, Any], name: str) -> bytes:
+    value = told.get(name)
+    if not isinstance(value, str) or not re.fullmatch("0x[0-9a-fA-F]{64}", value):
+        raise ValueError(f"{name} is {value!r}, and not 0x and 64 hexadecimal digits")
+    return bytes.fromhex(value[2:])

@@ -45,7 +45,7 @@ CASES: dict[str, Case] = {
     "crew pay": Case("invitation.json", "bad-invitation"),
     "crew leave": Case("invitation.json", "bad-invitation"),
     "crew solve": Case("invitation.json crew.toml --key alice.pem", "bad-invitation"),
-    "crew run": Case("crew.toml {file} --key alice.pem --out part.safetensors", "file-trouble"),
+    "crew run": Case("crew.toml {file} --key alice.pem --out part.safetensors", "bad-crew"),
     "market offers": Case(ends="reads"),
     "dashboard": Case("--port 0"),
     "deploy": Case("--profile devnet", "asks"),

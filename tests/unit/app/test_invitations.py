@@ -18,7 +18,7 @@ from assay.app.invitations import (
 )
 from assay.disk import record
 from assay.program.stages import Plan, cut
-from assay.protocol.crew import WHOLE, Invitation, Member
+from assay.protocol.crew import WHOLE, Invitation, Member, to_json
 from assay.protocol.types import JobId, Loop, Seconds, Terms, Wei
 from assay.training import models
 from assay.training.optimisers import AdamW
@@ -63,16 +63,42 @@ def test_a_file_has_what_was_written(plan: Plan, terms: Terms, tmp_path: Path) -
     assert (made.leader, made.place(ACCOUNTS[1]), made.place(account("carol"))) == (ACCOUNTS[0], 1, None)
 
 
-@pytest.mark.parametrize("change", [{"job": "0x12"}, {"members": [1]}, {"expiry": "soon"}])
-def test_a_file_of_another_form_is_refused(
-    plan: Plan, terms: Terms, tmp_path: Path, change: dict[str, object]
+MALFORMED: dict[str, list[object]] = {
+    "job": [None, 5, "0x12", "12" * 32, "0x" + "zz" * 32, ["0x"]],
+    "shard": [None, "0", 0.5, True, -1, 1 << 32],
+    "leastPrice": [None, 3, "-1", "", "1e3", "9" * 40, str(1 << 128)],
+    "stake": [7, "0x1", str(1 << 96)],
+    "expiry": ["soon", -1, 1 << 64],
+    "plan": [b"".hex(), {}],
+    "members": [None, {}, "ab", [], [1, 2], [{}] * 2, [{}] * 9],
+    "account": [None, 5, "alice", "0x12", "0x" + "g" * 40],
+    "share": ["1", -1, 1 << 16, 0.1],
+    "stage": [None, "a", []],
+    "root": [7, "0x"],
+    "nodes": ["9", 1 << 32],
+    "slots": [None],
+    "params": [[]],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(f, value) for f in MALFORMED for value in MALFORMED[f]])
+def test_a_file_with_a_malformed_field_is_refused(
+    plan: Plan, terms: Terms, tmp_path: Path, field: str, value: object
 ) -> None:
-    path = tmp_path / "invitation.json"
-    write_invitation(path, invited(plan, terms))
-    body = record.read(path, "assay/crew-invitation/1", hint="")
-    record.write(path, "assay/crew-invitation/1", {**body, **change})
-    with pytest.raises(BadInvitation, match="is no invitation"):
-        read_invitation(path)
+    body = to_json(invited(plan, terms))
+    member = body["members"][1]
+    next(told for told in (body, member, member["stage"]) if field in told)[field] = value
+    record.write(tmp_path / "invitation.json", "assay/crew-invitation/1", body)
+    with pytest.raises(BadInvitation, match="is no invitation") as refused:
+        read_invitation(tmp_path / "invitation.json")
+    assert field in refused.value.message or isinstance(value, list)
+
+
+@pytest.mark.parametrize("body", [None, 5, "text", [], {}])
+def test_a_file_that_is_no_invitation_is_refused(tmp_path: Path, body: object) -> None:
+    record.write(tmp_path / "invitation.json", "assay/crew-invitation/1", body)
+    with pytest.raises(BadInvitation):
+        read_invitation(tmp_path / "invitation.json")
 
 
 def test_shares_are_ten_thousand_and_the_rest_is_the_leaders(plan: Plan) -> None:

@@ -119,21 +119,50 @@ def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None
 def test_a_strangers_key_is_refused(folder: Path) -> None:
     assay("crew", "key", "alice.pem")
     assay("crew", "key", "eve.pem")
-    (folder / "crew.toml").write_text('[[member]]\naddress = "127.0.0.1:1"\ncertificate = "alice.crt"\n')
+    assay("crew", "key", "bob.pem")
+    entries = [
+        f'[[member]]\naddress = "127.0.0.1:{number}"\ncertificate = "{name}.crt"\n'
+        for number, name in enumerate(("alice", "bob"), 1)
+    ]
+    (folder / "crew.toml").write_text("".join(entries))
     words = ("run", "crew.toml", "job.toml", "--key", "eve.pem", "--out", "part.safetensors")
     status, _, error = assay("--json", "crew", *words)
     assert status == Exit.USAGE and '"bad-crew"' in error and "eve.crt" in error
 
 
+GOOD = {"address": '"10.0.0.1:1"', "certificate": '"alice.crt"'}
+
+
 @pytest.mark.parametrize(
-    "text", ["", "[[member]]\n", '[[member]]\naddress = "here"\ncertificate = "job.toml"\n', "member = 1\n"]
+    ("text", "says"),
+    [
+        ("", "2 to 8"),
+        ("member = 1", "2 to 8"),
+        ("[[member]]", "2 to 8"),
+        ("[[member]]\n" * 2, "member 0 has no text"),
+        ("member = [1, 2]", "member 0 has no text"),
+        ("[[member", "no crew file"),
+        *(("address", f"{value}: host:port") for value in ('"here"', '":1"', '"a:0"', '"a:65536"', '"a:b"')),
+        ("address", "5: member 1 has no text"),
+        ("certificate", "5: member 1 has no text"),
+        ("certificate", '"absent.crt": absent.crt'),
+        ("certificate", '"job.toml": job.toml of member 1 is no certificate'),
+        ("certificate", '"alice.crt": same subject'),
+    ],
 )
-def test_a_file_that_is_no_crew_is_refused(folder: Path, text: str) -> None:
+def test_a_file_that_is_no_crew_is_refused(folder: Path, text: str, says: str) -> None:
     assay("crew", "key", "alice.pem")
+    if text in GOOD:
+        value, _, says = says.partition(": ")
+        other = {**GOOD, text: value}
+        text = "".join(
+            f"[[member]]\naddress = {one['address']}\ncertificate = {one['certificate']}\n"
+            for one in (GOOD, other)
+        )
     (folder / "crew.toml").write_text(text)
     words = ("run", "crew.toml", "job.toml", "--key", "alice.pem", "--out", "part.safetensors")
     status, _, error = assay("--json", "crew", *words)
-    assert status == Exit.USAGE and '"bad-crew"' in error
+    assert status == Exit.USAGE and '"bad-crew"' in error and says in error
 
 
 def test_a_key_is_never_written_over(folder: Path) -> None:
