@@ -84,7 +84,7 @@ class Received:
             self.keep(member, step, slots, sent)
 
     def keep(self, member: int, step: int, slots: Sequence[Tensor], sent: Sequence[Tensor]) -> None:
-        """As `begin`, also once it is signed: of what was computed from this."""
+        """As `begin`, also once it is signed: of what was computed from this. Raises OSError."""
         _write(self.folder / f"state-{member}-{step}.safetensors", dict(enumerate([*slots, *sent])))
 
     @property
@@ -138,11 +138,20 @@ class Received:
 
 
 def _write(path: Path, tensors: dict[int, Tensor]) -> None:
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    fresh = path.with_suffix(".new")
-    # cloned: equal slots may be one tensor, which safetensors refuses
-    save_file({str(number): x.cpu().contiguous().clone() for number, x in tensors.items()}, fresh)
+    fresh, apart, storages = path.with_suffix(".new"), dict[str, Tensor](), set[int]()
+    for number, x in tensors.items():
+        x = x.cpu().contiguous()
+        storage = x.untyped_storage().data_ptr()
+        # equal slots may be one tensor, which safetensors refuses
+        apart[str(number)] = x.clone() if storage in storages else x
+        storages.add(storage)
+    try:
+        save_file(apart, fresh)
+    except SafetensorError as error:  # of a full disk, say
+        raise OSError(str(error)) from error
     os.replace(fresh, path)
 
 
@@ -194,13 +203,13 @@ class _Run:
         self.at += 1
         return self._state(there)
 
-    def keep(self) -> None:
-        """Keeps the state before the next step, so that another run begins there."""
-        self._received.keep(self.member, self.at, self._slots, self._sent)
-
-    def keep_last(self) -> None:
-        """Keeps the state before the step that was run."""
-        self._received.keep(self.member, *self._last)
+    def keep(self, before: bool = False) -> None:
+        """Keeps the state, or that before the last step, so that another run begins there, if it can."""
+        kept = self._last if before else (self.at, self._slots, self._sent)
+        try:
+            self._received.keep(self.member, *kept)
+        except OSError as error:
+            log.warning("a state of stage %d was not kept (%s): each move computes it", self.member, error)
 
     def _state(self, there: Mapping[int, Tensor]) -> list[Tensor]:
         return [x.cpu() for x in (*self._slots, *(there[n] for n in self._stage.received), *self._sent)]
@@ -226,7 +235,7 @@ def lie_in(
         for number, told in enumerate(steps[: None if first is None else first.step]):
             if state_root(run.step()) != told[member][32:]:
                 first = Lie(member, number)
-                run.keep_last()  # the game begins there
+                run.keep(before=True)  # the game begins there
                 break
     return first
 
@@ -240,7 +249,8 @@ def rebuilt(
         while run.at < now.step:
             run.step()
         if state_root(state := run.before()) == root:
-            run.keep()
+            if begins[0] < now.step:
+                run.keep()
             return state
     return None
 

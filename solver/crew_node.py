@@ -28,7 +28,7 @@ from assay.node.rounds import CHALLENGEABLE, Claims
 from assay.protocol.crew import Invitation, Transcript
 from assay.protocol.errors import Retry, Stop
 from assay.protocol.ports import Blocks, Clock, Market
-from assay.protocol.types import Address, JobId, Kind, Phase, Seconds, TxResult, Wei
+from assay.protocol.types import Address, JobId, JobView, Kind, Phase, Seconds, TxResult, Wei
 from assay.protocol.words import show_amount
 from assay.solver import crew_evidence, policy
 from assay.solver.crew_accusations import Accusations, Accuse, Answer, Court
@@ -272,6 +272,14 @@ class CrewService(SolverService):
             key = intent("crew-pay", self.market.me, self._earned[2], action.amount)
             await self.actions.send(partial(self._account.pay, key))
             self.report.emit("crew-paid", job=action.job_id.hex(), amount=action.amount)
+
+    def give_up(self, job: JobView, shard: int) -> str:
+        penalty = show_amount(job.terms.miss_penalty)
+        return (
+            f"task {job.progress.round}/{shard} of job {job.job_id.hex()[:16]} was not committed within"
+            f" {job.terms.task_time} s: the crew has no shard any more, and its leader loses {penalty}."
+            " `assay crew replace` invites another crew, and `assay crew leave` pays this one's stakes back"
+        )
 
     def _distrust(self) -> None:
         super()._distrust()

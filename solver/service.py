@@ -161,7 +161,7 @@ class SolverService(Node):
         self._seen = observation = self.see()
         missed = self._missed.look(observation)
         for job, shard in missed:
-            self.report.lose(self._released.give_up(job, shard))
+            self.report.lose(self.give_up(job, shard))
         if self._heed(observation) or missed:
             self._seen = observation = self.see()
         if question := self._convictions.question:
@@ -170,6 +170,10 @@ class SolverService(Node):
         self._show_risk(observation)
         self._drop_ended_jobs(observation)
         return isolation.decided(observation, policy.decide, self.set_aside)
+
+    def give_up(self, job: JobView, shard: int) -> str:
+        """Takes note of a shard that was lost by being too slow; says what that means."""
+        return self._released.give_up(job, shard)
 
     def _show_risk(self, observation: Observation) -> None:
         most, now = observation.limits.max_loss, show_amount(at_risk(observation))

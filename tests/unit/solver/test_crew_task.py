@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -262,6 +263,14 @@ def test_a_damaged_state_is_computed_from_an_earlier_one(
     path.write_bytes(bytes(data) if harm == "flipped" else b"")
     for _ in range(2):
         crew.rebuilt(1, 1, SEGMENT + 1)
+
+
+def test_a_full_disk_loses_no_game(honest: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Received, "keep", full)
+    assert honest.rebuilt(2, 2, SEGMENT + 3)
 
 
 def test_how_long_a_step_takes_is_measured(honest: Crew) -> None:
