@@ -34,6 +34,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "assay crew form invitation.json --consent CONSENT --consent CONSENT",
         "assay crew solve invitation.json crew.toml --key alice.pem",
         "assay crew status invitation.json",
+        "assay crew replace invitation.json next.json bob=dave",
     ),
     "assay dashboard": ("assay dashboard --open",),
     "assay devnet": (

@@ -12,7 +12,7 @@ from assay.app.computing import engine_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import show_bytes
-from assay.cli.commands import crew_market, crew_solve
+from assay.cli.commands import crew_invite, crew_market, crew_solve
 from assay.cli.commands.job_post import FileArgument, traced
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def plan(
 
     app, body = app_of(context), read_job_file(file)
     members = crew_market.fitting(body, members or (body.crew.members if body.crew else 2))
-    made = cut(traced(app, body).files.inner, members)
+    job = traced(app, body)
+    made = cut(job.files.inner, members)
     whole = measure(made.whole)
     rows = table(
         f"{file} in {members} stages", "#member", "#operations", "#memory", "#state", "#sends", "#receives"
@@ -83,6 +84,9 @@ def plan(
     )
     whole_plan = {"plan": "0x" + made.root.hex(), "utilisation": computing, "members": data}
     app.output.result("crew-plan", whole_plan, rows)
+    for member in range(members):
+        if warning := crew_market.slow_replay(app, made, member, job.terms):
+            app.output.say(warning)
 
 
 @commands.command()
@@ -170,7 +174,8 @@ def run(
     app.output.result("crew-run", data, "\n".join([*roots, said]))
 
 
-commands.command()(crew_market.invite)
+commands.command()(crew_invite.invite)
+commands.command()(crew_invite.replace)
 commands.command()(crew_market.join)
 commands.command()(crew_market.form)
 commands.command()(crew_solve.command)

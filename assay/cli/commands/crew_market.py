@@ -1,4 +1,4 @@
-"""A crew's part in the market: its invitation, consents, forming it, what it owes, and its end."""
+"""A crew's part in the market: consents, forming it, what it owes, and its end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.app.accounts import open_key, resolve
+from assay.app.accounts import open_key
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.times import show_moment
-from assay.app.units import parse_amount, parse_duration, round_amount, show_amount
-from assay.cli.commands.job_model import JobArgument
+from assay.app.units import round_amount, show_amount
 from assay.cli.commands.job_post import FileArgument, traced
-from assay.protocol.errors import Reverted, Stop
+from assay.protocol.errors import Retry, Reverted, Stop
+from assay.protocol.types import Seconds
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
@@ -23,59 +23,9 @@ if TYPE_CHECKING:
     from assay.job.read import JobFile
     from assay.program.stages import Plan
     from assay.protocol.crew import Invitation
-    from assay.protocol.types import Address, TxResult
+    from assay.protocol.types import Address, Terms, TxResult
 
 InvitationArgument = Annotated[Path, typer.Argument(help="The invitation, from `assay crew invite`.")]
-
-
-def invite(
-    context: typer.Context,
-    out: Annotated[Path, typer.Argument(help="File to write, such as invitation.json.")],
-    job: JobArgument,
-    file: FileArgument,
-    members: Annotated[
-        str,
-        typer.Option(help="Names or addresses, with commas, in the order of the stages. The first leads."),
-    ],
-    shares: Annotated[
-        str | None,
-        typer.Option(help="Parts of the earnings, such as 50,30,20. Default: by the stages' operations."),
-    ] = None,
-    stake: Annotated[
-        str | None,
-        typer.Option(help="Stake of each member. Default: enough for all rounds that may be unsettled."),
-    ] = None,
-    shard: Annotated[int, typer.Option(help="Number of the shard.", min=0)] = 0,
-    least_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
-    valid: Annotated[str, typer.Option("--for", help="How long the crew can be formed.")] = "1d",
-) -> None:
-    """Leader: write an invitation to take a shard together. Nothing is signed or sent."""
-    from assay.app.invitations import drafted, least_stake, shares_of, write_invitation
-    from assay.protocol.types import Seconds
-
-    app = app_of(context)
-    connection = app.view()
-    accounts = [resolve(app, name.strip()) for name in members.split(",")]
-    terms = connection.market.job(job_id := app.job_id(connection.market, job)).terms
-    app.end_dry_run(f"write {out}")
-    plan = _cut(app, file, len(accounts))
-    made = drafted(
-        job_id,
-        terms,
-        plan,
-        accounts,
-        shard=shard,
-        least_price=parse_amount(least_price),
-        stake=parse_amount(stake) if stake else least_stake(terms),
-        expiry=Seconds(connection.clock.now() + parse_duration(valid)),
-        shares=shares_of(plan, _numbers(shares)),
-    )
-    write_invitation(out, made)
-    rows = table(f"shard {shard} of job {job_id.hex()[:16]}", "#member", "account", "#share", "#stake")
-    for i, member in enumerate(made.members):
-        rows.add_row(str(i), member.account, _percent(member.share), round_amount(made.stake))
-    rows.caption = f"wrote {out}: send it to the members; each runs `assay crew join {out} {file}`"
-    app.output.result("crew-invitation", {"file": str(out), "plan": "0x" + plan.root.hex()}, rows)
 
 
 def join(context: typer.Context, invitation: InvitationArgument, file: FileArgument) -> None:
@@ -92,8 +42,11 @@ def join(context: typer.Context, invitation: InvitationArgument, file: FileArgum
     connection = app.connect()
     market, member = connection.writer, _member(connection, asked)
     place = member.place
-    share = _percent(asked.members[place].share)
-    check(asked, market.job(asked.job_id).terms, _cut(app, file, len(asked.members)))
+    share, terms = percent(asked.members[place].share), market.job(asked.job_id).terms
+    plan = cut_of(app, file, len(asked.members))
+    check(asked, terms, plan)
+    if warning := slow_replay(app, plan, place, terms, asked.shard):
+        app.output.say(warning)
     app.announce(
         f"be member {place} of {len(asked.members)} for shard {asked.shard} of job {asked.job_id.hex()[:16]},"
         f" for {share} of its earnings, at {show_amount(asked.least_price)} or more a task",
@@ -166,7 +119,7 @@ def status(context: typer.Context, invitation: InvitationArgument) -> None:
     data = []
     for i, (member, standing) in enumerate(zip(asked.members, standings, strict=True)):
         stake, charged, owed = map(round_amount, (asked.stake, standing.charged, standing.earned))
-        share, accusations = _percent(member.share), str(standing.accusations)
+        share, accusations = percent(member.share), str(standing.accusations)
         rows.add_row(str(i), member.account, share, stake, charged, accusations, owed)
         data.append(
             {
@@ -248,15 +201,24 @@ def leave(context: typer.Context, invitation: InvitationArgument) -> None:
 
 def _given_back(connection: Connection, member: CrewMember, asked: Invitation, crew: Address) -> TxResult:
     """Releases the crew's shard, or takes it away from the crew if its task is overdue, as anyone may."""
+    from assay.dispute.player import missed
+    from assay.node.deadlines import deadlines_of
+
     try:
         return member.release(connection.intent("crew-release", crew))
     except Reverted as owed:
-        if owed.error != "TaskOwed":
+        market, now = connection.writer, connection.clock.now()
+        ends = next((one.ends for one in deadlines_of(market, crew) if one.of[0] == "task"), now)
+        if owed.error != "TaskOwed" or now <= ends:
             raise
-        try:
-            return connection.writer.expire(connection.intent("crew-expire", crew), asked.job_id, asked.shard)
-        except Reverted as error:
-            raise (owed if error.error == "NotDue" else error) from error
+        if not missed(market, Seconds(ends), now):
+            raise Retry(
+                "the crew's task is overdue, and the market's clock was ticked, so that its deadline passes a"
+                " few blocks from now; nothing was lost yet",
+                hint="repeat the command in a minute",
+                code="deadline-passes",
+            ) from owed
+        return market.expire(connection.intent("crew-expire", crew), asked.job_id, asked.shard)
 
 
 def _state(found: CrewView | None, asked: Invitation, file: Path, now: int) -> tuple[str, str]:
@@ -307,7 +269,28 @@ def _member(connection: Connection, asked: Invitation) -> CrewMember:
     return CrewMember(connection.writer, asked)
 
 
-def _cut(app: App, file: Path, members: int) -> Plan:
+def slow_replay(app: App, plan: Plan, member: int, terms: Terms, shard: int = 0) -> str:
+    """Says if this machine, at the speed that `solver bench` has measured, may lose an accusation as this
+    member by the clock; empty if not, or if it was not measured. Raises DamagedRecord."""
+    from assay.app.computing import engine_of
+    from assay.cli.node.fitness import found
+    from assay.program.validate import measure
+
+    device, steps = engine_of(app.settings).device, terms.main.of(shard).segment_steps
+    measured = found(app.settings.home, device)
+    if measured is None or not measured.operations_per_second:
+        return ""
+    least_s = steps * measure(plan.stages[member].program).operations / measured.operations_per_second
+    if least_s <= terms.move_time / 2:
+        return ""
+    return (
+        f"WARNING: as member {member}, {device} takes at least {least_s:.0f} s to run a segment of its stage"
+        f" again, more than half of the job's moveTime of {terms.move_time} s: it may lose an accusation by"
+        " the clock, however right its step was; take a faster --device, or a smaller stage of more members"
+    )
+
+
+def cut_of(app: App, file: Path, members: int) -> Plan:
     from assay.job.read import read_job_file
     from assay.program.stages import cut
 
@@ -370,18 +353,5 @@ def _check_stakes(market: ChainMarket, asked: Invitation, crews: Address) -> Non
             )
 
 
-def _numbers(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise Stop(
-            f"{text!r} are no shares; nothing was written",
-            hint="give whole numbers with commas, such as 50,30,20",
-            code="bad-shares",
-        ) from None
-
-
-def _percent(share: int) -> str:
+def percent(share: int) -> str:
     return f"{share / 100:g} %"

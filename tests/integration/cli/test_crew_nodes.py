@@ -58,7 +58,7 @@ class Crew:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.job_file, self.invitation = folder / "job.toml", folder / "invitation.json"
         self.crew_file = folder / "crew.toml"
-        self.job = ""
+        self.job, self.names = "", list(NAMES)
 
     def ok(self, *words: str, account: str = "client") -> Any:
         ran = self.assay(*words, account=account)
@@ -76,21 +76,30 @@ class Crew:
         self.job = self.ok("job", "post", str(self.job_file), "--budget", "500tok", "--no-serve")["job"]
         self.start("client", "job", "serve")
 
+    def account(self, name: str) -> None:
+        """Makes an account with tokens, unless an earlier test has made it."""
+        if not (self.home / "keystore").exists() or self.assay("token", "balance", name).status != Exit.OK:
+            self.ok("account", "new", name)
+        self.ok("token", "faucet", name, "5000tok")
+
+    def invite(self) -> None:
+        """Writes an invitation."""
+        shares = ",".join(map(str, SHARES))
+        asked = ("crew", "invite", str(self.invitation), self.job, str(self.job_file))
+        self.ok(*asked, "--members", ",".join(NAMES), "--shares", shares)
+
     def form(self) -> None:
-        """Makes the members' accounts and keys, and forms the crew."""
+        """Makes the members' keys, and forms the crew of the invitation."""
         text = ""
-        for name, port in zip(NAMES, free_ports(3), strict=True):
+        for name, port in zip(self.names, free_ports(3), strict=True):
             if not (self.folder / f"{name}.pem").exists():
                 self.ok("crew", "key", str(self.folder / f"{name}.pem"))
             text += f'[[member]]\naddress = "127.0.0.1:{port}"\ncertificate = "{name}.crt"\n\n'
         self.crew_file.write_text(text)
-        shares = ",".join(map(str, SHARES))
-        asked = ("crew", "invite", str(self.invitation), self.job, str(self.job_file))
-        self.ok(*asked, "--members", ",".join(NAMES), "--shares", shares)
         join = ("crew", "join", str(self.invitation), str(self.job_file))
-        consents = [self.ok(*join, account=name)["consent"] for name in NAMES[1:]]
+        consents = [self.ok(*join, account=name)["consent"] for name in self.names[1:]]
         given = [word for consent in consents for word in ("--consent", consent)]
-        self.ok("crew", "form", str(self.invitation), *given, account=NAMES[0])
+        self.ok("crew", "form", str(self.invitation), *given, account=self.names[0])
 
     def solve(self, name: str, program: str = "assay") -> None:
         """Starts a member's node."""
@@ -125,6 +134,14 @@ class Crew:
         found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [event for event in found if event["event"] == kind]
 
+    def paid_back(self, invitation: Path) -> list[int]:
+        """What its members get when a crew that holds nothing ends."""
+        before = self.free()
+        for _ in ("its stakes unbond", "they are paid back"):
+            self.ok("crew", "leave", str(invitation), account="carol")
+            self.ok("devnet", "warp", "30d")
+        return [now - was for now, was in zip(self.free(), before, strict=True)]
+
     def free(self, names: Sequence[str] = NAMES) -> list[int]:
         return [int(self.ok("token", "balance", name)["free"]) for name in names]
 
@@ -134,11 +151,10 @@ def crew(assay: Assay, home: Path, tmp_path: Path) -> Iterator[Crew]:
     """A crew that has taken the shard of a posted job."""
     made = Crew(assay, home, tmp_path)
     for name in NAMES:
-        if not (home / "keystore").exists() or assay("token", "balance", name).status != Exit.OK:
-            made.ok("account", "new", name)
-        made.ok("token", "faucet", name, "5000tok")
+        made.account(name)
     made.post()
     try:
+        made.invite()
         made.form()
         yield made
     finally:
@@ -232,10 +248,41 @@ def test_who_flips_one_bit_is_accused_and_loses_its_stake_alone(crew: Crew) -> N
         event for name in ("alice", "carol") for event in crew.events(name, "accusation") if event["mine"]
     ]
     crew.end()  # nobody waits for the unbonding delay
-    before = crew.free()
-    for _ in ("its stakes unbond", "they are paid back"):
-        crew.ok("crew", "leave", str(crew.invitation), account="carol")
-        crew.ok("devnet", "warp", "30d")
-    back = [now - was for now, was in zip(crew.free(), before, strict=True)]
     bond = read_job_file(crew.job_file).money.challenge_bond
-    assert back == [stake - lost // 2 + bond, stake - lost, stake]
+    assert crew.paid_back(crew.invitation) == [stake - lost // 2 + bond, stake - lost, stake]
+
+
+@pytest.mark.long
+def test_another_account_takes_the_place_of_a_member_that_is_gone(crew: Crew) -> None:
+    for name in NAMES:
+        crew.solve(name)
+    kept = crew.home / "nodes" / "bob" / "crew"
+    waited(lambda: list(kept.glob("*/saved/*.json")), "bob's first save", 120)
+    crew.kill("bob")
+    assert not crew.events("bob", "crew-signed"), "it is gone in the middle of the round"
+    first = crew.invitation
+    early = crew.assay("crew", "leave", str(first), account="carol")
+    assert early.error["code"] == "reverted" and "TaskOwed" in early.err
+    crew.ok("devnet", "warp", "61m")
+
+    def given_up() -> bool:
+        crew.assay("crew", "leave", str(first), account="carol")
+        return not crew.ok("crew", "status", str(first))["state"].startswith("holds")
+
+    waited(given_up, "the end of the first crew", 60)
+    crew.end()
+    crew.account("dave")
+    crew.names[1], crew.invitation = "dave", crew.folder / "second.json"
+    crew.ok("crew", "replace", str(first), str(crew.invitation), "bob=dave")
+    crew.form()
+    for name in crew.names:
+        crew.solve(name)
+    waited(lambda: crew.events("alice", "committed"), "the commit", 120)
+    (signed,) = crew.events("dave", "crew-signed")
+    assert signed["root"] == ends_of_one_process(crew.job_file)[-1]
+    crew.end()
+    status = crew.ok("crew", "status", str(first))
+    stake, lost = int(status["stake"]), int(status["lost"])
+    assert lost == read_job_file(crew.job_file).money.miss_penalty > 0
+    assert [int(member["charged"]) for member in status["members"]] == [0, 0, 0]
+    assert crew.paid_back(first) == [stake - lost, stake, stake]

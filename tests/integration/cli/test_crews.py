@@ -54,6 +54,10 @@ def test_a_crew_is_invited_joins_is_formed_and_ends(
     invited = assay(*asked, "--shares", "50,30,20")
     assert invited.status == Exit.OK, invited.err
 
+    for wrong in ("bob", "client=bob", "bob="):
+        refused = assay("crew", "replace", invitation, str(tmp_path / "next.json"), wrong)
+        assert refused.error["code"] in ("bad-invitation", "key-problem"), wrong
+    assert not (tmp_path / "next.json").exists()
     read = assay("crew", "status", invitation)
     assert read.data["state"].startswith("not formed") and "crew join" in read.data["next"]
     assert [member["share"] for member in read.data["members"]] == [5_000, 3_000, 2_000]

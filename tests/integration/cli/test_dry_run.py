@@ -39,6 +39,7 @@ CASES: dict[str, Case] = {
     "crew key": Case("alice.pem"),
     "crew plan": Case("{file}", "reads"),
     "crew invite": Case("invitation.json {job} {file} --members client,client"),
+    "crew replace": Case("invitation.json next.json client=client", "bad-invitation"),
     "crew join": Case("invitation.json {file}", "bad-invitation"),
     "crew form": Case("invitation.json", "bad-invitation"),
     "crew status": Case("invitation.json", "bad-invitation"),

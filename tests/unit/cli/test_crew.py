@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from assay.app.crews import read_crew
 from assay.app.output import Exit
+from assay.cli.node.fitness import Result, keep
 from assay.compute.inline import InlinePool
 from assay.compute.member import TrainStage
 from assay.compute.peers import Crew
@@ -57,6 +58,13 @@ def test_a_plan_says_what_each_member_does(folder: Path, files: JobArtifacts) ->
         assert (said["operations"], said["peakBytes"]) == (cost.operations, cost.peak_bytes)
     assert sum(said["sentBytes"] for said in told["members"]) > 0
     assert sum(said["stateBytes"] for said in told["members"]) == files.inner.state_bytes
+
+
+def test_a_plan_warns_of_a_machine_that_is_too_slow_to_defend_a_step(folder: Path) -> None:
+    for speed, warned in ((10**12, 0), (1, 3)):
+        keep(folder / "home", "cpu", Result(True, speed))
+        status, _, error = assay("--home", "home", "crew", "plan", "job.toml", "--members", "3")
+        assert status == 0 and error.count("may lose an accusation by the clock") == warned
 
 
 def test_too_many_members_are_refused(folder: Path) -> None:

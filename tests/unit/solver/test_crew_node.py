@@ -39,6 +39,7 @@ from assay.solver.crew_node import RECEIVED_S, CrewService, Pay
 from assay.solver.crew_orders import Trained
 from assay.solver.drafting import Draft, Place, claim_of
 from assay.solver.observation import Limits
+from assay.solver.release import RELEASED_FILE, Released
 from assay.solver.sources import sources_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.games import decided, fresh
@@ -326,6 +327,19 @@ def test_a_move_in_an_accusation_is_told_at_half_of_its_time(day: MarketDay) -> 
     node.look()
     watch()
     assert watch.sleep == ANY_TIME
+
+
+def test_a_missed_round_says_how_the_others_go_on(day: MarketDay) -> None:
+    node = Node(day)
+    task_time = node.account.job(node.job_id).terms.task_time
+    for _ in range(12):
+        assert node.look() == []
+        day.market_state.advance(task_time // 10)
+    node.account.holds = False
+    (lost,) = node.look()
+    assert "the crew has no shard any more" in lost and "`assay crew replace`" in lost
+    for folder in (node.crew, day.folder / "node"):
+        assert Released(folder / RELEASED_FILE).read() == frozenset(), "the next crew takes it again"
 
 
 def test_a_machine_that_is_too_slow_to_defend_its_steps_says_so(day: MarketDay) -> None:
