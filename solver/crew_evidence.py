@@ -1,14 +1,15 @@
 """What the members of a crew have said and signed of a task: the evidence of an accusation.
 
 Contract: one record (``disk.record``) in the folder of what was received in the task, and deleted with it. It
-is written before the task is committed. A damaged one is an error: without it nobody can be accused, and the
-task would be trained and signed a second time.
+is written before the task is committed. Of a damaged one nobody can be accused; before the commit it is set
+aside, and the task is trained and signed again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from assay.disk import record
 from assay.protocol import trees
@@ -21,10 +22,7 @@ from assay.solver.worker_reports import Place
 
 _KIND = "assay/crew-task/2"
 _FILE = "evidence.json"
-_HINT = (
-    "bring it back from a copy; without it no member can be accused, and the task is signed again once you"
-    " move it away"
-)
+_HINT = "bring it back from a copy: no member can be accused without it"
 
 
 def transcript_root(steps: Sequence[bytes]) -> bytes:
@@ -66,21 +64,24 @@ def save(received: Path, place: Place, attempt: int, sources: Sources, trained: 
 
 def load(received: Path, place: Place, attempt: int, input_root: bytes) -> Trained | None:
     """The task with this input; None if it was not signed. Raises DamagedRecord."""
-    found = _read(received_folder(received, place, attempt, input_root), place)
-    return None if found is None else found[1]
+    path = received_folder(received, place, attempt, input_root) / _FILE
+    body = record.read(path, _KIND, hint=_HINT)
+    return None if body is None else _decoded(body, place)[1]
 
 
 def signed(received: Path, place: Place, attempt: int, sources: Sources) -> Trained | None:
-    """The task with these sources; None if it was not signed. Raises DamagedRecord."""
+    """The task with these sources; None if it was not signed."""
     _, round_, shard = place
-    every = (_read(path, place) for path in received.glob(f"{received_name(round_, shard, attempt)}-*"))
-    return next((found[1] for found in every if found is not None and found[0] == sources), None)
+    for path in received.glob(f"{received_name(round_, shard, attempt)}-*/{_FILE}"):
+        body = record.read_or_quarantine(path, _KIND, instead="the task is trained and signed again")
+        if body is not None:
+            found, trained = _decoded(body, place)
+            if found == sources:
+                return trained
+    return None
 
 
-def _read(folder: Path, place: Place) -> tuple[Sources, Trained] | None:
-    body = record.read(folder / _FILE, _KIND, hint=_HINT)
-    if body is None:
-        return None
+def _decoded(body: Any, place: Place) -> tuple[Sources, Trained]:
     job_id, round_, shard = place
     rewinds, claims, present = body["sources"]
     sources = rewinds, tuple(ClaimId(bytes.fromhex(claim)) for claim in claims), tuple(present)

@@ -282,6 +282,11 @@ def test_what_was_signed_before_a_restart_is_committed_and_not_trained_again(
     node.account.rewinds = 1
     asyncio.run(node.service._train(action))
     assert len(orders) == 1, "of another input"
+    node.account.rewinds = 0
+    (evidence,) = (node.crew / "received").glob("*/evidence.json")
+    evidence.write_bytes(evidence.read_bytes()[:-9])
+    asyncio.run(node.service._train(action))
+    assert len(orders) == 2, "a damaged file costs no round"
 
 
 def test_a_liar_is_looked_for_before_other_work_in_time(
