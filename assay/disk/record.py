@@ -92,16 +92,17 @@ def write(path: Path, kind: str, body: Any, *, private: bool = False) -> None:
     replace_file(path, encode(kind, body), private=private)
 
 
-def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Replaces a file atomically and durably."""
+def replace_file(path: Path, data: bytes | Iterable[memoryview], *, private: bool = False) -> None:
+    """Replaces a file by these bytes, or parts, atomically and durably."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o644)
     try:
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(file, view) :]
+            for part in (data,) if isinstance(data, bytes) else data:
+                view = memoryview(part)
+                while view:
+                    view = view[os.write(file, view) :]
             os.fsync(file)
         finally:
             os.close(file)

@@ -21,6 +21,9 @@ from assay.program.isa import Program
 from assay.program.state import state_tree
 from assay.protocol import trees
 
+MOST_SNAPSHOTS = 16
+"""Maximum number of states that a replay keeps, unless its caller says another."""
+
 
 class Replay:
     """A lazily computed run of a program."""
@@ -36,7 +39,7 @@ class Replay:
         *,
         executor: Executor | None = None,
         snapshot_every: int = 16,
-        max_snapshots: int = 16,
+        max_snapshots: int = MOST_SNAPSHOTS,
         fault: Fault | None = None,
     ) -> None:
         self.program = program

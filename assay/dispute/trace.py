@@ -25,6 +25,7 @@ KEEP_BYTES = 1 << 30
 """Steps with larger outputs are not partly kept: fresh memory for each output takes half as long as hashing
 it, and a requested output is most likely not in that part."""
 _BACKLOG_BYTES = 256 << 20
+"""Of outputs that wait for their hash; a quarter of the executor's room, if that is less."""
 _CACHED_TREES = 8
 
 
@@ -83,7 +84,7 @@ class StepTrace:
                     found.append(x)
 
             self._executor.step(self.state, self.context, grab, self._patch, until=index)
-            self._kept[index] = found[0]
+            self._kept[index] = self._executor.place(found[0])
         return self._kept[index]
 
     def output(self, index: int) -> memoryview:
@@ -110,11 +111,14 @@ class StepTrace:
 class _Roots:
     """Hashes outputs in the background of the step; bounds the backlog."""
 
-    def __init__(self, program: Program, key: bytes, hasher: Hasher, keep_bytes: int, patched: bool) -> None:
-        self._program, self._key, self._hasher = program, key, hasher
+    def __init__(
+        self, executor: Executor, key: bytes, hasher: Hasher, keep_bytes: int, patched: bool
+    ) -> None:
+        self._program, self._key, self._hasher = executor.program, key, hasher
         self._patched = patched
-        self._sizes = [node.bytes for node in program.nodes]
-        self._keeps = sum(self._sizes) <= keep_bytes
+        self._sizes = [node.bytes for node in self._program.nodes]
+        self._keeps = executor.room is None and sum(self._sizes) <= keep_bytes
+        self._backlog = _BACKLOG_BYTES if executor.room is None else min(_BACKLOG_BYTES, executor.room // 4)
         self._waiting: deque[tuple[int, Future[bytes]]] = deque()
         self._waiting_bytes = 0
         self.roots: list[Future[bytes]] = []
@@ -132,7 +136,7 @@ class _Roots:
         self.roots.append(future)
         self._waiting.append((size, future))
         self._waiting_bytes += size
-        while self._waiting_bytes > _BACKLOG_BYTES:
+        while self._waiting_bytes > self._backlog:
             done, first = self._waiting.popleft()
             first.result()
             self._waiting_bytes -= done
@@ -162,7 +166,7 @@ def trace_step(
     Raises what the executor raises.
     """
     executor = executor or Executor(program)
-    roots = _Roots(program, key, hasher or shared(), keep_bytes, patch is not None)
+    roots = _Roots(executor, key, hasher or shared(), keep_bytes, patch is not None)
     next_state = executor.step(state, context, roots.observe, patch)
     tree = trees.build([future.result() for future in roots.roots])
     kept = roots.kept

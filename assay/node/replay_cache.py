@@ -23,8 +23,10 @@ from torch import Tensor
 
 from assay.disk import record
 from assay.node.pins import Pins, PinSpaceExceeded
+from assay.numerics.encoding import to_bytes
 from assay.program.isa import Program
-from assay.program.state import InvalidState, load_state, state_bytes, state_root
+from assay.program.state import InvalidState, load_state, state_root
+from assay.program.streamed import Place
 from assay.protocol.types import ClaimView
 
 log = logging.getLogger(__name__)
@@ -92,9 +94,8 @@ class ReplayCache:
         known = self._pins.has(view.claim.job_id, view.claim_id, root)  # and the state is gone, or damaged
         try:
             self._pin_first(view, root)  # no room is made at the state's cost from now on
-            data = state_bytes(state)
-            if not _holds(path, data):
-                self._write(path, data)
+            if not _holds(path, state):
+                self._write(path, state)
         except OSError as error:
             if not known:
                 self._pins.remove(view.claim.job_id, view.claim_id, root)
@@ -110,17 +111,17 @@ class ReplayCache:
             self._pins.make_room(self._budget)
             self._pins.add(view.claim.job_id, view.claim_id, root)
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, state: Sequence[Tensor]) -> None:
         """Replaces a file, and deletes all unpinned states if there is no room. Raises OSError."""
         try:
-            self._replace(path, data)
+            self._replace(path, state)
         except OSError:
             self._pins.make_room(self._budget)
-            self._replace(path, data)
+            self._replace(path, state)
 
-    def _replace(self, path: Path, data: bytes) -> None:
-        record.require_spare(path.parent, len(data))
-        record.replace_file(path, data)
+    def _replace(self, path: Path, state: Sequence[Tensor]) -> None:
+        record.require_spare(path.parent, _size(state))
+        record.replace_file(path, map(to_bytes, state))
 
     def pinned(self, view: ClaimView, leaf: int) -> bool:
         """True if the claim's state at a leaf is pinned and was not found damaged."""
@@ -136,12 +137,14 @@ class ReplayCache:
             return
         try:
             self._pins.make_room(size)
-            self._replace(path, state_bytes(state))
+            self._replace(path, state)
         except OSError as error:
             log.warning("a replayed state is not kept: %s", error)
 
-    def state(self, root: bytes, program: Program, view: ClaimView | None = None) -> list[Tensor] | None:
-        """Reads the state with this root, checked; None if absent or damaged.
+    def state(
+        self, root: bytes, program: Program, view: ClaimView | None = None, place: Place | None = None
+    ) -> list[Tensor] | None:
+        """Reads the state with this root, checked; None if absent or damaged. `place`: as `load_state`.
 
         A damaged file is deleted, unless it is pinned for other claims than `view` alone: `view` may name the
         root of another program's state.
@@ -149,7 +152,8 @@ class ReplayCache:
         path = self._states / root.hex()
         try:
             if path.stat().st_size == program.state_bytes:
-                state = load_state(program, path.read_bytes())
+                with path.open("rb") as file:
+                    state = load_state(program, file, place)
                 if state_root(state) == root:
                     os.utime(path)
                     return state
@@ -184,12 +188,16 @@ def _size(state: Sequence[Tensor]) -> int:
     return sum(x.numel() * x.element_size() for x in state)
 
 
-def _holds(path: Path, data: bytes) -> bool:
-    """True if a file has these bytes; it is compared in chunks, as a state may take half of the memory."""
-    if _size_of(path) != len(data):
+def _holds(path: Path, state: Sequence[Tensor]) -> bool:
+    """True if a file has a state's bytes; it is compared in chunks, as a slot may take much of the memory."""
+    if _size_of(path) != _size(state):
         return False
     with path.open("rb") as file:
-        return all(file.read(_PART) == data[at : at + _PART] for at in range(0, len(data), _PART))
+        return all(
+            file.read(len(part)) == part
+            for data in map(to_bytes, state)
+            for part in (data[at : at + _PART] for at in range(0, len(data), _PART))
+        )
 
 
 def _size_of(path: Path) -> int:

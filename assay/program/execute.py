@@ -243,6 +243,9 @@ PLAIN = Look()
 class Executor:
     """A validated program ready to run; reusable, but not by two threads at once."""
 
+    room: int | None = None
+    """Bytes of memory that a step is kept within (``program.streamed``); None: all that it takes."""
+
     def __init__(self, program: Program, device: str = "cpu", kernels: Kernels = REFERENCE) -> None:
         self.program = program
         self.device = open_device(device)
@@ -255,6 +258,10 @@ class Executor:
                 for index, node in enumerate(program.nodes)
                 if node.op is not Op.STATE
             ]
+
+    def place(self, x: Tensor) -> Tensor:
+        """The same elements where tensors that live long belong."""
+        return x
 
     def check_state(self, state: Sequence[Tensor]) -> None:
         """Raises Stop unless the tensors have the shapes and dtypes of the slots."""

@@ -7,6 +7,7 @@ encoding. A state file is the concatenation of all slots' canonical bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import BinaryIO
 
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
 from assay.program import hashing_threads
 from assay.program.isa import Program
 from assay.program.kernels import TORCH_DTYPES
+from assay.program.streamed import Place
 from assay.protocol import trees
 from assay.protocol.errors import Stop
 
@@ -32,23 +34,25 @@ def state_bytes(state: Sequence[Tensor]) -> bytes:
     return b"".join(to_bytes(x) for x in state)
 
 
-def load_state(program: Program, data: bytes | memoryview) -> list[Tensor]:
-    """Decodes a state on the CPU. Raises InvalidState for a wrong length or non-canonical bytes."""
-    view = memoryview(data).cast("B")
-    if len(view) != program.state_bytes:
-        raise InvalidState(
-            f"a state of this program has {program.state_bytes} bytes, given {len(view)}",
-            hint="fetch the state again",
-        )
-    state, at = [], 0
+def load_state(program: Program, file: BinaryIO, place: Place | None = None) -> list[Tensor]:
+    """Decodes a state on the CPU, slot by slot. `place`: where its tensors belong; None: in memory.
+
+    Raises InvalidState for a wrong length or non-canonical bytes.
+    """
+    state = []
     for slot, node in enumerate(program.state):
         try:
-            state.append(from_bytes(view[at : at + node.bytes], TORCH_DTYPES[node.dtype], node.shape))
+            tensor = from_bytes(file.read(node.bytes), TORCH_DTYPES[node.dtype], node.shape)
         except EncodingError as error:
             raise InvalidState(
                 f"slot {slot} is not canonical: {error}", hint="fetch the state again"
             ) from error
-        at += node.bytes
+        state.append(tensor if place is None else place(tensor))
+    if file.read(1):
+        raise InvalidState(
+            f"there is more than the {program.state_bytes} bytes of a state of this program",
+            hint="fetch the state again",
+        )
     return state
 
 

@@ -34,10 +34,17 @@ def _invalid(where: str, rule: str) -> InvalidProgram:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one step: maximum bytes alive at once (with scratch), and elementary operations."""
+    """Cost of one step: maximum bytes alive at once (with scratch), elementary operations, and maximum bytes
+    of one node's output with its scratch."""
 
     peak_bytes: int
     operations: int
+    widest_bytes: int
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Memory of a step whose tensors lie in files (``program.streamed``)."""
+        return 2 * self.widest_bytes
 
 
 def validate(program: Program, record_size: int, *, max_bytes: int, max_operations: int) -> Cost:
@@ -136,18 +143,23 @@ def step_operations(programs: Iterable[Program]) -> tuple[int, ...]:
     return tuple(measure(program).operations for program in programs)
 
 
+def node_bytes(node: Node) -> int:
+    """Maximum bytes of a node's output and scratch."""
+    return node.bytes + SCRATCH_BYTES * (node.elements + sum(prod(ref.shape) for ref in node.inputs))
+
+
 def measure(program: Program) -> Cost:
     """Cost of one step of a valid program. The state before the step is alive throughout."""
     dying: list[list[int]] = [[] for _ in range(len(program.nodes) + 1)]
     for index, last in enumerate(last_uses(program)):
         dying[last].append(index)
     alive = peak = program.state_bytes
-    total = 0
+    total = widest = 0
     for index, node in enumerate(program.nodes):
         if node.op is not Op.STATE:
+            needs = node_bytes(node)
+            peak, widest = max(peak, alive + needs), max(widest, needs)
             alive += node.bytes
-            scratch = SCRATCH_BYTES * (node.elements + sum(prod(ref.shape) for ref in node.inputs))
-            peak = max(peak, alive + scratch)
             total += operations(node)
         alive -= sum(program.nodes[i].bytes for i in dying[index] if program.nodes[i].op is not Op.STATE)
-    return Cost(peak, total)
+    return Cost(peak, total, widest)

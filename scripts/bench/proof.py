@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +100,13 @@ class Subject:
 
     def checks(self) -> None:
         """A replay's work besides its steps."""
-        assert state_root(load_state(self.program, self._bytes)) == self._root
+        assert state_root(load_state(self.program, BytesIO(self._bytes))) == self._root
         assert state_root(self.state) == self._root
 
     def kept(self) -> None:
         """Verification of a state that an earlier process has stored."""
         data = self._store.read_file(self._kept, self.program.state_bytes)
-        assert state_root(load_state(self.program, data)) == self._root
+        assert state_root(load_state(self.program, BytesIO(data))) == self._root
 
 
 def timed(works: dict[str, Callable[[], None]], turns: int) -> dict[str, dict[str, float]]:

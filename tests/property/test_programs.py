@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from io import BytesIO
 
 import pytest
 from hypothesis import given, settings
@@ -75,7 +76,7 @@ def test_one_flipped_bit_of_a_state_file_is_refused_or_another_state(seed: int, 
     bit = data.draw(st.integers(0, 8 * len(file) - 1))
     file[bit // 8] ^= 1 << (bit % 8)
     try:
-        changed = load_state(sample.program, bytes(file))
+        changed = load_state(sample.program, BytesIO(file))
     except InvalidState:
         return
     assert state_bytes(changed) == bytes(file)

@@ -365,11 +365,11 @@ def test_a_file_that_cannot_be_read_for_the_moment_is_not_deleted(
     kept, program = ReplayCache(tmp_path / "kept", 1), states.work.program(Kind.TASK)
     kept.pin(view, 2, state_at(states, view, 2))
 
-    def fails(_: Path) -> bytes:
+    def fails(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", fails)
+        patch.setattr(Path, "open", fails)
         assert kept.state(view.roots[2], program) is None
     assert kept.pinned(view, 2) and kept.state(view.roots[2], program) is not None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ def test_bytes_round_trip(seed: int) -> None:
     sample = random_sample(seed)
     data = state_bytes(sample.state)
     assert len(data) == sample.program.state_bytes
-    again = load_state(sample.program, data)
+    again = load_state(sample.program, BytesIO(data))
     assert state_bytes(again) == data
     assert state_root(again) == state_root(sample.state)
 
@@ -42,7 +44,7 @@ def test_foreign_bytes_are_refused() -> None:
     slots = [b.state(DType.F32, (2,)), b.state(DType.BOOL, (2,))]
     program = b.finish(slots, 1)
     good = bytes(8) + b"\x00\x01"
-    assert state_bytes(load_state(program, good)) == good
+    assert state_bytes(load_state(program, BytesIO(good))) == good
     for bad in (good[:-1], good + b"\x00", bytes(8) + b"\x00\x02", b"\x01\x00\xc0\x7f" + good[4:], b""):
         with pytest.raises(InvalidState):
-            load_state(program, bad)
+            load_state(program, BytesIO(bad))
