@@ -135,7 +135,7 @@ class Auditing:
             home,
             secret,
             limits,
-            limits_of(None),
+            limits_of(None, disk=storage.store.root),
             emit=Told(connection.market, self._app.output.say),
             pool=workers_of(self._app.settings, storage.store.root),
             poll_s=POLL_S,

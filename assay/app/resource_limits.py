@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +13,11 @@ from assay.app.units import parse_bytes
 from assay.node.limits import ResourceLimits
 
 RESOURCE_LIMITS = ResourceLimits(
-    dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15
+    dataset_bytes=4 << 30,
+    state_bytes=8 << 30,
+    step_bytes=16 << 30,
+    step_operations=10**15,
+    memory_bytes=16 << 30,
 )
 """Limits of a command for one job; `limits_of` are a node's."""
 CONTROL_BYTES, WORKER_BYTES = 160 << 20, 384 << 20
@@ -22,6 +27,8 @@ _LIMITS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")
 limit."""
 FORMS_FOLDER = "forms"
 """Folder of compiled forms of programs, shared by this home's nodes."""
+SPILL_FOLDER = "spill"
+"""Folder in which streamed steps keep tensors, shared by this home's nodes."""
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
@@ -51,14 +58,23 @@ def _group_limits(root: Path) -> Iterator[Path]:
         yield from (place / limit for place in (group, *group.parents) if place.is_relative_to(top))
 
 
-def limits_of(memory: str | None, workers: int = 1) -> ResourceLimits:
+def limits_of(memory: str | None, workers: int = 1, disk: Path | None = None) -> ResourceLimits:
     """Limits of a node for one job.
 
     A step takes at most `memory` (such as 16GB; None: two thirds of the memory left by its processes, divided
     among CPU workers). A state takes half of that, its cache a sixteenth, and a dataset half, but no more
-    than a command's limit, since a small file of repeated blocks can expand. Raises Stop for an invalid size.
+    than a command's limit, since a small file of repeated blocks can expand. `disk`: an existing folder, of
+    whose free space each worker's streamed steps may take a quarter; None: none are streamed. Raises Stop for
+    an invalid size.
     """
     left = max(memory_bytes() - CONTROL_BYTES - workers * WORKER_BYTES, 0)
     step = left * 2 // 3 // workers if memory is None else parse_bytes(memory)
     dataset = min(RESOURCE_LIMITS.dataset_bytes, step // 2)
-    return replace(RESOURCE_LIMITS, dataset_bytes=dataset, step_bytes=step, state_bytes=step // 2)
+    most = step if disk is None else max(step, shutil.disk_usage(disk).free // 4 // workers)
+    return replace(
+        RESOURCE_LIMITS,
+        dataset_bytes=dataset,
+        step_bytes=most,
+        state_bytes=most // 2,
+        memory_bytes=step,
+    )

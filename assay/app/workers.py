@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.app.resource_limits import FORMS_FOLDER
+from assay.app.resource_limits import FORMS_FOLDER, SPILL_FOLDER
 from assay.app.settings import Settings
 from assay.compute.node_calls import Home
 from assay.compute.orders import WorkerConfig
@@ -53,11 +53,13 @@ def workers_of(
             code="bad-replays",
         )
     threads = 1 if replays > 1 else int(settings.threads or 0)
-    forms = (settings.home / FORMS_FOLDER).resolve()
+    forms, spill = ((settings.home / name).resolve() for name in (FORMS_FOLDER, SPILL_FOLDER))
 
     def make(home: Home) -> Pool:
         def config(device: str, store: Path | None) -> WorkerConfig:
-            return WorkerConfig(device, threads, settings.executor, store, forms, brief, home.market.me)
+            return WorkerConfig(
+                device, threads, settings.executor, store, forms, spill, brief, home.market.me
+            )
 
         if ray is not None:
             from assay.compute.ray import RayPool

@@ -23,14 +23,14 @@ from assay.app.network_addresses import is_loopback, private_peers
 from assay.app.node_problems import troubles
 from assay.app.node_status import answer_of, networks_of, whole_answer
 from assay.app.output import Exit, table
-from assay.app.resource_limits import FORMS_FOLDER
+from assay.app.resource_limits import FORMS_FOLDER, limits_of
 from assay.app.times import show_span
 from assay.app.units import show_amount, show_bytes
 from assay.node.deadlines import ANY_TIME, offline_allowance
 from assay.node.roles import NODE_ROLES
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, AssayError
-from assay.protocol.types import Address, Role
+from assay.protocol.types import Address, JobView, Role
 from assay.protocol.words import masked_url
 
 if TYPE_CHECKING:
@@ -306,23 +306,35 @@ def _forms(app: App) -> Iterator[Line]:
 
 
 def _jobs(app: App, connection: Connection, role: str, devices: list[str]) -> Iterator[Line]:
-    """For each device, the jobs whose steps fit its memory; workers of one device share it."""
+    """For each device, the jobs whose steps fit its memory; workers of one device share it. Verifiers
+    and whistleblowers replay larger ones streamed."""
     from assay.app.computing import room_of
+
+    def named(jobs: list[JobView]) -> str:
+        names = [
+            f"{job.job_id.hex()[:16]} ({show_bytes(job.terms.step_bytes)})" for job in jobs[:LARGE_SHOWN]
+        ]
+        more = [f"{len(jobs) - LARGE_SHOWN} more"] if len(jobs) > LARGE_SHOWN else []
+        return ", ".join([*names, *more])
 
     opened = [job for job in connection.market.jobs() if not (job.progress.closed or job.progress.halted)]
     for device in dict.fromkeys(devices):
         room = room_of(device) // devices.count(device)
         large = [job for job in opened if job.terms.step_bytes > room]
-        names = [
-            f"{job.job_id.hex()[:16]} ({show_bytes(job.terms.step_bytes)})" for job in large[:LARGE_SHOWN]
-        ]
-        more = [f"{len(large) - LARGE_SHOWN} more"] if len(large) > LARGE_SHOWN else []
+        streams = large and role != "solver"
+        disk = limits_of(None, len(devices), app.settings.home).step_bytes if streams else 0
+        streamed = [job for job in large if job.terms.step_bytes <= disk]
+        none = [job for job in large if job not in streamed]
         fits = f"{len(opened) - len(large)} of {len(opened)} open jobs fit {device}: a worker there has"
         said = f"{fits} {show_bytes(room)} for a step"
+        if streamed:
+            said += f"; replayed streamed from disk, slowly, if their widest node fits: {named(streamed)}"
+        if none:
+            said += f"; too large: {named(none)}"
         if large:
             leave = app.command(f"{NODE_ROLES[role].command} run --memory {room // 10**6}MB")
-            said += f"; too large: {', '.join([*names, *more])}"
-            yield Line("jobs", "note", said, f"`{leave}` leaves these to larger machines")
+            fix = f"`{leave}` leaves these to larger machines" if none else "more memory makes it faster"
+            yield Line("jobs", "note", said, fix)
         else:
             yield Line("jobs", "ok", said)
 

@@ -66,6 +66,8 @@ class WorkerConfig:
     """Folder of the node's block store, if the worker shares its machine."""
     forms: Path | None = None
     """Folder of compiled programs."""
+    spill: Path | None = None
+    """Folder on a disk for tensors of streamed steps; None: that of temporary files."""
     brief: bool = False
     """The node exits soon: existing compiled forms are used, and none is made."""
     me: Address = ZERO_ADDRESS

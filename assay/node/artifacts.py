@@ -319,12 +319,18 @@ def load_programs(
     manifest = read_manifest(blocks, terms.manifest)
     programs = {kind: _programs(blocks, manifest[WORDS[kind]], kind, terms) for kind in Kind}
     for program in (*programs[Kind.TASK], *programs[Kind.OUTER]):
-        validate(
+        cost = validate(
             program,
             terms.record_size,
             max_bytes=resource_limits.step_bytes,
             max_operations=resource_limits.step_operations,
         )
+        memory = resource_limits.memory_bytes
+        if memory < min(cost.peak_bytes, cost.streamed_bytes):
+            raise bad(
+                f"a step takes {cost.peak_bytes} bytes, or {cost.streamed_bytes} of memory if it is replayed"
+                f" streamed, and this node has {memory}"
+            )
         if program.state_bytes > resource_limits.state_bytes:
             limit = resource_limits.state_bytes
             raise bad(f"a state has {program.state_bytes} bytes, and this node keeps at most {limit}")

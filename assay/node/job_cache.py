@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
@@ -36,7 +37,8 @@ class OpenJob:
         desk, limits = context.desk, spec.limits
         files = load_job(blocks, spec.terms, limits)
         self.spec, self.blocks, self.desk = spec, blocks, desk
-        self.work: Work = spec.make_work(files, engine_of(context), desk)
+        engine = replace(engine_of(context), room=limits.memory_bytes)
+        self.work: Work = spec.make_work(files, engine, desk)
         self.state_provider: StateProvider = spec.make_states(
             desk.market, blocks, self.work, kept_of(context, spec), desk.books
         )
@@ -67,7 +69,7 @@ def engine_of(context: WorkerContext) -> Engine:
     if "engine" not in context.cache:
         config = context.config
         context.cache["engine"] = Engine(
-            config.device, ExecutorKind(config.executor), config.forms, config.brief
+            config.device, ExecutorKind(config.executor), config.forms, config.brief, spill=config.spill
         )
         if config.threads:
             torch.set_num_threads(config.threads)

@@ -14,8 +14,10 @@ class ResourceLimits:
     state_bytes: int
     step_bytes: int
     step_operations: int
+    memory_bytes: int
+    """Memory of a step. Larger steps, up to `step_bytes`, are replayed streamed (``program.streamed``)."""
 
     @property
     def cache_bytes(self) -> int:
         """Budget of the state cache in memory: a sixteenth of the memory of a step."""
-        return self.step_bytes // 16
+        return self.memory_bytes // 16

@@ -36,6 +36,7 @@ from assay.program import hashing_threads
 from assay.program.isa import DType, Node
 from assay.program.kernels import TORCH_DTYPES
 from assay.program.state import begin_roots
+from assay.program.streamed import Place
 from assay.protocol.errors import BadCid
 from assay.protocol.ports import Blocks, LocalBlocks
 
@@ -207,9 +208,9 @@ def _fetchers() -> ThreadPoolExecutor:
 class SlotReader:
     """Reads slots from memory, local blocks or other nodes."""
 
-    def __init__(self, blocks: Blocks, cache: TensorCache) -> None:
-        """`cache` may be shared with other readers."""
-        self.blocks, self.cache = blocks, cache
+    def __init__(self, blocks: Blocks, cache: TensorCache, place: Place | None = None) -> None:
+        """`cache` may be shared with other readers. `place`: where tensors belong; None: in memory."""
+        self.blocks, self.cache, self._place = blocks, cache, place
         self.used = Used[TensorKey](lambda key: self.cache.drop(key))
         self._refused: set[tuple[bytes, str]] = set()
 
@@ -298,7 +299,7 @@ class SlotReader:
         if hashing_threads.tensor_root(tensor) != slot.root:
             self._refuse(slot, "it is another tensor")
             return None
-        return tensor
+        return tensor if self._place is None else self._place(tensor)
 
     def _refuse(self, slot: SlotFile, why: str) -> None:
         if (slot.root, slot.cid) not in self._refused:

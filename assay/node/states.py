@@ -81,7 +81,7 @@ class StateProvider:
     ) -> None:
         self.market, self.blocks, self.job_id, self.work = market, blocks, job_id, work
         self._kept = kept
-        self.reader = SlotReader(blocks, TensorCache(cache_bytes))
+        self.reader = SlotReader(blocks, TensorCache(cache_bytes), work.place)
         self._published = Published(blocks, self.reader)
         self._settled = 0
 
@@ -349,7 +349,10 @@ class StateProvider:
         root, program = view.roots[leaf], self._program(view)
         if (state := self._published.remembered(root, program)) is not None:
             return state
-        if self._kept is not None and (state := self._kept.state(root, program, view)) is not None:
+        if (
+            self._kept is not None
+            and (state := self._kept.state(root, program, view, self.work.place)) is not None
+        ):
             self.keep(state)
             return state
         return self._published.state(view, leaf, program)

@@ -13,7 +13,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from assay.dispute.replay import Replay
+from assay.dispute.replay import MOST_SNAPSHOTS, Replay
 from assay.node.artifacts import LoadedJob, State
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.orders import Examined
@@ -82,6 +82,8 @@ class Work:
         self.outer_faults: dict[int, Fault] = {}
         """Planted faults of outer steps, by round; in the first loop."""
         self._engine = engine
+        self.place = engine.place((*files.tasks, *files.outers))
+        """Where states belong; None: in memory."""
         self._executors: dict[tuple[Kind, int], Executor] = {}
 
     def _executor(self, kind: Kind, loop: int) -> Executor:
@@ -126,6 +128,7 @@ class Work:
     def replay(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> Replay:
         """The replay of a segment from `state`."""
         located = self.located(kind, segment, shard)
+        executor = self._executor(kind, located.number)
         return Replay(
             self.programs(kind)[located.number],
             state,
@@ -133,7 +136,8 @@ class Work:
             self.terms.seed,
             shard,
             located.first_step(round_),
-            executor=self._executor(kind, located.number),
+            executor=executor,
+            max_snapshots=MOST_SNAPSHOTS if executor.room is None else 1,
             fault=self._fault(kind, round_, shard, located.number),
         )
 

@@ -31,7 +31,11 @@ WIDTH = 8
 ROWS = 2
 
 RESOURCE_LIMITS = ResourceLimits(
-    dataset_bytes=1 << 20, state_bytes=1 << 20, step_bytes=1 << 24, step_operations=1 << 24
+    dataset_bytes=1 << 20,
+    state_bytes=1 << 20,
+    step_bytes=1 << 24,
+    step_operations=1 << 24,
+    memory_bytes=1 << 24,
 )
 
 

@@ -99,7 +99,7 @@ def run(
             parts.home,
             parts.connection.secret,
             limits,
-            limits_of(node.memory, sharing(app.settings, node.replays, node.ray)),
+            limits_of(node.memory, sharing(app.settings, node.replays, node.ray), parts.home),
         )
         fees = Fees(parts.connection.market, parts.connection.market.me)
         service: Node = kind.service(

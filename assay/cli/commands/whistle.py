@@ -72,7 +72,7 @@ def run(
             parts.home,
             parts.connection.secret,
             limits,
-            limits_of(node.memory, sharing(app.settings, node.replays, node.ray)),
+            limits_of(node.memory, sharing(app.settings, node.replays, node.ray), parts.home),
             rest=Rest(Drained(parts.home, "whistleblower"), wishes),
             emit=parts.emit,
             pool=workers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -99,6 +100,16 @@ def test_a_node_runs_what_the_machines_memory_holds(monkeypatch: pytest.MonkeyPa
     assert (given.step_bytes, given.state_bytes) == (16 * 10**9, 8 * 10**9)
     with pytest.raises(Stop, match="is not a size"):
         limits_of("16 gigs")
+
+
+def test_steps_that_are_streamed_take_a_quarter_of_the_free_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(resource_limits.shutil, "disk_usage", lambda folder: SimpleNamespace(free=80 * 10**9))
+    given = limits_of("4GB", 2, tmp_path)
+    assert (given.step_bytes, given.state_bytes, given.memory_bytes) == (10**10, 5 * 10**9, 4 * 10**9)
+    assert limits_of("30GB", 1, tmp_path).step_bytes == 30 * 10**9, "what fits memory needs no disk"
+    assert limits_of("4GB").step_bytes == limits_of("4GB").memory_bytes == 4 * 10**9
 
 
 def test_in_a_container_that_pytorch_fills_no_job_fits(monkeypatch: pytest.MonkeyPatch) -> None:

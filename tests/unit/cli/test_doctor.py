@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.app import computing
+from assay.app import computing, resource_limits
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags, Settings
 from assay.chain.eth.head_tracker import EndpointLagging
@@ -180,6 +180,31 @@ def test_jobs_that_fit_a_card_of_8_gb_are_counted_and_the_others_named(
         assert f"{room} GB for a step" in line.found and "0303030303030303 (12.0 GB)" in line.found
         assert ("0202020202020202" in line.found) == (fits == 1) and "0404" not in line.found
         assert f"solver run --memory {int(room * 1000)}MB" in line.fix
+
+
+def test_jobs_that_a_whistleblower_replays_from_disk_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A quarter of the free disk may be taken; what is larger is too large for it, too."""
+    monkeypatch.setattr(computing, "memory_of", lambda device: computing.GPU_RESERVE_BYTES + 7 * 10**9)
+    monkeypatch.setattr(resource_limits.shutil, "disk_usage", lambda folder: SimpleNamespace(free=4 * 10**11))
+
+    def job(number: int, gigabytes: int) -> Any:
+        terms, progress = SimpleNamespace(step_bytes=gigabytes * 10**9), SimpleNamespace(closed=0, halted=0)
+        return SimpleNamespace(job_id=bytes([number] * 32), terms=terms, progress=progress)
+
+    jobs = [job(1, 3), job(2, 12), job(3, 101)]
+    connection: Any = SimpleNamespace(market=SimpleNamespace(jobs=lambda: jobs))
+    app: Any = SimpleNamespace(
+        command=lambda words: f"assay {words}", settings=SimpleNamespace(home=tmp_path)
+    )
+    (line,) = doctor._jobs(app, connection, "whistleblower", ["cuda:0"])
+    streamed, _, large = line.found.partition("too large")
+    assert line.state == "note" and "1 of 3 open jobs fit" in line.found
+    assert "replayed streamed from disk" in streamed and "0202020202020202 (12.0 GB)" in streamed
+    assert "0303030303030303 (101.0 GB)" in large and "0303" not in streamed
+    (line,) = doctor._jobs(app, connection, "solver", ["cuda:0"])
+    assert "streamed" not in line.found and "0202" in line.found, "a solver trains in memory"
 
 
 def test_a_market_whose_jobs_all_fit_is_no_note(monkeypatch: pytest.MonkeyPatch) -> None:

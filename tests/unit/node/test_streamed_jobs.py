@@ -1,0 +1,87 @@
+"""A node whose memory is too small for a step replays it streamed: votes, audits, games, outer steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from assay.node.artifacts import load_programs, publish_job
+from assay.node.manifests import BadManifest
+from assay.numerics import slow_paths
+from assay.program import streamed, validate
+from assay.program.fault import NodeFault
+from assay.program.streamed import StreamedExecutor
+from assay.program.validate import measure
+from assay.protocol.types import Phase
+from assay.solver.crew_node import of_whole
+from drills.orders import Plan
+from tests.fakes.blocks import FakeBlocks, Network
+from tests.fakes.conspiracy import conspiracy
+from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program, tiny_files, tiny_terms
+from tests.fakes.market_day import MarketDay
+
+NODES = len(inner_program().nodes)
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bytes in which the tiny job's steps run streamed only: every tensor is large, and no kernel has
+    scratch."""
+    monkeypatch.setattr(streamed, "SMALL_BYTES", 1)
+    monkeypatch.setattr(validate, "SCRATCH_BYTES", 0)
+    monkeypatch.setattr(slow_paths, "_kept", {})
+    costs = [measure(program) for program in (inner_program(), tiny_files().outer)]
+    most, least = max(cost.streamed_bytes for cost in costs), min(cost.peak_bytes for cost in costs)
+    assert most < least
+    return most
+
+
+def test_a_job_is_refused_only_if_it_fits_neither_way(memory: int) -> None:
+    blocks = FakeBlocks(Network())
+    terms = tiny_terms(publish_job(blocks, tiny_files()), account("client"))
+    load_programs(blocks, terms, replace(RESOURCE_LIMITS, memory_bytes=memory))
+    with pytest.raises(BadManifest, match=f"replayed streamed, and this node has {memory - 1}"):
+        load_programs(blocks, terms, replace(RESOURCE_LIMITS, memory_bytes=memory - 1))
+
+
+def test_a_crews_leader_has_its_own_memory_for_whole_steps(memory: int) -> None:
+    whole = of_whole(replace(RESOURCE_LIMITS, memory_bytes=memory, step_bytes=memory), 3)
+    assert (whole.step_bytes, whole.memory_bytes) == (3 * memory, memory)
+
+
+def test_attack_05_a_whistleblower_without_the_memory_of_a_step_convicts(
+    day: MarketDay, memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It audits, plays the game to its end and says in its status that it replays streamed. So does a solver
+    of its outer steps."""
+    ran: list[int] = []
+
+    def run(
+        executor: StreamedExecutor, *more: object, before: object = StreamedExecutor.interpreted
+    ) -> object:
+        ran.append(executor.program.slots)
+        return before(executor, *more)  # type: ignore[operator]
+
+    monkeypatch.setattr(StreamedExecutor, "interpreted", run)
+    job_id = day.post(rounds=1)
+    conspiracy(day, Plan(0, 1, NodeFault(step=3, node=NODES - 1, element=0)))
+    whistle = day.whistleblower("wendy")
+    whistle.resource_limits = replace(RESOURCE_LIMITS, memory_bytes=memory)
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
+    game = next(p.view for p in day.market_state.games.values() if p.view.decided)
+    assert game.challenger_won and game.game.challenger == whistle.market.me
+    (status,) = whistle.pool.status()
+    assert any("replayed streamed" in why for why in status.slower) and ran
+
+
+def test_a_job_of_nodes_that_replay_streamed_comes_to_its_end(day: MarketDay, memory: int) -> None:
+    """Verifiers vote by keyed traces, and solvers make outer steps."""
+    job_id = day.post(rounds=2)
+    day.solvers()
+    day.verifiers()
+    for service in day.services.values():
+        service.resource_limits = replace(RESOURCE_LIMITS, memory_bytes=memory)
+    assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]
+    assert set(day.phases(job_id)) == {Phase.SETTLED}
+    assert len(slow_paths.noted()) == 2, "of a task's program and of the outer one"
