@@ -82,7 +82,8 @@ class Accuser:
         pursuit = self._challenger.blocked(finding)
         if pursuit is None and isinstance(finding, WrongSegment | WrongVote):
             view, spec = node.market.claim(finding.claim_id), node.spec(action.job_id)
-            await node.order(PinStarts(spec, subject(action), view, (finding.segment,)), Priority.GAME)
+            start = PinStarts(spec, subject(action), view, (finding.segment,), opens=True)
+            await node.order(start, Priority.GAME)
         await self._pursue(action.job_id, action.claim_id, finding, pursuit)
 
     async def _pursue(

@@ -26,7 +26,7 @@ from assay.node.findings import (
     sampled,
     slots_shown,
 )
-from assay.node.pins import PinSpaceExceeded
+from assay.node.pins import PinSpaceExceeded, TooSlow
 from assay.node.states import Broken, Hidden, Known, StateProvider
 from assay.program.state import state_root
 from assay.protocol import sampling, trees
@@ -131,12 +131,24 @@ def keyed_trace(
     return replay.trace(work.segment_steps(claim.kind, segment, claim.shard) - 1, key)
 
 
+def require_speed(state_provider: StateProvider, view: ClaimView, segment: int) -> None:
+    """Raises TooSlow if moves of a game about this segment may take more than half of their time."""
+    claim, work = view.claim, state_provider.work
+    needs, has = work.move_s(claim.kind, segment, claim.shard), work.terms.move_time
+    if 2 * needs > has:
+        raise TooSlow(
+            f"steps are streamed from disk, so a move of a game about segment {segment} may take"
+            f" {needs:.0f} s of the {has} s that it has: nothing is staked on it",
+            hint="allow more with --memory, if the machine has it",
+        )
+
+
 def replayed(
     state_provider: StateProvider, view: ClaimView, segment: int, key: bytes, told: Told = quiet
 ) -> Finding | bytes:
     """Replays a segment once from a pinned start; the finding, or the keyed trace root of its last step.
 
-    The states that defend a vote stay on disk. Raises SourceMissing and PinSpaceExceeded.
+    The states that defend a vote stay on disk. Raises SourceMissing, PinSpaceExceeded and TooSlow.
     """
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
@@ -149,6 +161,7 @@ def replayed(
         told(done, steps)
         replay.state(done)
     trace = replay.trace(steps - 1, key).root
+    require_speed(state_provider, view, segment)
     end = replay.state(steps)
     if not state_provider.learn(view, segment + 1, end):
         return WrongSegment(view.claim_id, segment, view.roots, state_root(end))

@@ -258,11 +258,19 @@ class FindWrongSlot(JobOrder[WrongInput | None]):
 
 @dataclass(frozen=True)
 class PinStarts(JobOrder[None]):
-    """Pins the start states of these segments, from which games are played. Raises PinSpaceExceeded."""
+    """Pins the start states of these segments, from which games are played. Raises PinSpaceExceeded.
+
+    `opens`: a game is to be opened about them. Raises TooSlow if it may be lost by the clock.
+    """
 
     view: ClaimView
     segments: tuple[int, ...]
+    opens: bool = False
 
     def do(self, job: OpenJob, context: WorkerContext) -> None:
+        from assay.node.audit import require_speed
+
         for segment in self.segments:
+            if self.opens:
+                require_speed(job.state_provider, self.view, segment)
             job.state_provider.pin_start(self.view, segment)

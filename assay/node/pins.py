@@ -29,6 +29,12 @@ class PinSpaceExceeded(Retry):
     code = "no-room"
 
 
+class TooSlow(PinSpaceExceeded):
+    """Steps are streamed, and too slow to defend a vote or to win a game in time."""
+
+    code = "too-slow"
+
+
 class Pins:
     """Pins of one node and the folder `states` that they protect. `states_bytes`: budget of all unpinned
     states."""

@@ -26,6 +26,8 @@ from assay.protocol.loops import Byte, FromClaim, Located, Place, Stands, locate
 from assay.protocol.params import task_operations
 from assay.protocol.types import Kind, Terms
 
+OPENED = 5
+"""Steps that a move of a game may take beyond a segment's: the traced one, and one for each opened input."""
 Faults = Mapping[tuple[int, ...], Fault]
 """Planted faults by (round, shard), in a task's main loop, or by (round, shard, loop)."""
 
@@ -114,6 +116,12 @@ class Work:
     def segment_steps(self, kind: Kind, segment: int, shard: int) -> int:
         """Number of steps of a segment."""
         return self.located(kind, segment, shard).loop.segment_steps
+
+    def move_s(self, kind: Kind, segment: int, shard: int) -> float:
+        """Seconds that a move of a game about a segment may take whose steps are streamed; 0 for others."""
+        located = self.located(kind, segment, shard)
+        step_s = self._executor(kind, located.number).streamed_s
+        return (located.loop.segment_steps + OPENED) * step_s
 
     def first_step(self, kind: Kind, round_: int, segment: int, shard: int) -> int:
         """Step counter of a segment's first step."""

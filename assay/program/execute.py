@@ -245,6 +245,8 @@ class Executor:
 
     room: int | None = None
     """Bytes of memory that a step is kept within (``program.streamed``); None: all that it takes."""
+    streamed_s = 0.0
+    """Seconds of the last step that was streamed; 0 if none was."""
 
     def __init__(self, program: Program, device: str = "cpu", kernels: Kernels = REFERENCE) -> None:
         self.program = program

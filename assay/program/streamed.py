@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import heapq
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -102,4 +103,8 @@ class StreamedExecutor(Executor):
             out = out if look.patch is None else look.patch(index, out)
             return self.place(out) if index in self._spilled else out
 
-        return super().interpreted(state, context, look._replace(patch=placed))
+        begun_s = time.monotonic()
+        found = super().interpreted(state, context, look._replace(patch=placed))
+        if look.until is None:
+            self.streamed_s = time.monotonic() - begun_s
+        return found

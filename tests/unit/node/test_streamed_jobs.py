@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from assay.compute.orders import WorkerConfig, WorkerContext
 from assay.node.artifacts import load_programs, publish_job
 from assay.node.manifests import BadManifest
+from assay.node.orders import PinStarts
+from assay.node.pins import TooSlow
 from assay.numerics import slow_paths
 from assay.program import streamed, validate
 from assay.program.fault import NodeFault
 from assay.program.streamed import StreamedExecutor
 from assay.program.validate import measure
-from assay.protocol.types import Phase
+from assay.protocol.types import Kind, Phase
 from assay.solver.crew_node import of_whole
 from drills.orders import Plan
 from tests.fakes.blocks import FakeBlocks, Network
@@ -73,6 +79,40 @@ def test_attack_05_a_whistleblower_without_the_memory_of_a_step_convicts(
     assert game.challenger_won and game.game.challenger == whistle.market.me
     (status,) = whistle.pool.status()
     assert any("replayed streamed" in why for why in status.slower) and ran
+
+
+@pytest.mark.parametrize("step_s", [0.1, 1e6])
+def test_nothing_is_staked_on_a_segment_whose_moves_would_come_late(
+    day: MarketDay, memory: int, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    """A whistleblower keeps its bond, and a verifier its vote."""
+    monkeypatch.setattr(StreamedExecutor, "streamed_s", property(lambda _: step_s, lambda *_: None))
+    job_id = day.post(rounds=1)
+    conspiracy(day, Plan(0, 1, NodeFault(step=3, node=NODES - 1, element=0)))
+    day.services.pop("v1")
+    for service in (day.verifier("vera"), day.whistleblower("wendy")):
+        service.resource_limits = replace(RESOURCE_LIMITS, memory_bytes=memory)
+    convicted = day.run(lambda: Phase.CONVICTED in day.phases(job_id), turns=60)
+    opened = any(
+        play.view.game.challenger == day.address("wendy") for play in day.market_state.games.values()
+    )
+    assert convicted == opened == (step_s < 1)
+    assert bool(day.named("abstained")) == (step_s > 1)
+
+
+def test_what_a_vote_is_defended_from_is_pinned_however_slow_steps_are() -> None:
+    pinned: list[int] = []
+    work = SimpleNamespace(move_s=lambda *_: 1e6, terms=SimpleNamespace(move_time=60))
+    provider = SimpleNamespace(work=work, pin_start=lambda view, segment: pinned.append(segment))
+    job: Any = SimpleNamespace(state_provider=provider)
+    view: Any = SimpleNamespace(claim=SimpleNamespace(kind=Kind.TASK, shard=0))
+    spec: Any = None
+    context = WorkerContext(WorkerConfig())
+    order = partial(PinStarts, spec, "", view, (1, 2))
+    order().do(job, context)
+    assert pinned == [1, 2]
+    with pytest.raises(TooSlow, match="nothing is staked"):
+        order(opens=True).do(job, context)
 
 
 def test_a_job_of_nodes_that_replay_streamed_comes_to_its_end(day: MarketDay, memory: int) -> None:
