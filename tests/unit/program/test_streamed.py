@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from io import FileIO
+from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from assay.dispute.replay import Replay
+from assay.dispute.trace import trace_step
 from assay.program import streamed
 from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.program.isa import Op, encode
-from assay.program.state import state_root
+from assay.program.state import load_state, state_bytes, state_root
 from assay.program.streamed import Spill, StreamedExecutor, spilled
 from assay.program.validate import last_uses, measure, node_bytes
 from assay.training import datasets, job, models
@@ -30,7 +31,7 @@ from tests.fakes.programs import random_sample, training_sample
 STEPS = 3
 LIMITED = """
 import resource, sys
-from io import FileIO
+from io import BytesIO, FileIO
 from pathlib import Path
 
 import torch
@@ -39,7 +40,7 @@ torch.set_num_threads(1)
 from assay.program import isa
 from assay.program.execute import Executor, OutOfMemory, Records, StepContext
 from assay.program.kernels import FAST, TORCH_DTYPES
-from assay.program.state import state_root
+from assay.program.state import load_state, state_bytes, state_root
 from assay.program.streamed import Spill, StreamedExecutor
 from assay.program.validate import measure
 
@@ -124,6 +125,23 @@ def test_attack_05_a_game_is_played_streamed_to_its_end(in_files: list[int], tmp
         assert view.challenger_won and view.reason in ("arithmetic", "output"), view.reason
         assert in_files
         in_files.clear()
+
+
+def test_a_trace_keeps_no_outputs_in_memory(in_files: list[int], tmp_path: Path) -> None:
+    """And an output that is asked for later, or a state that is read, goes to a file."""
+    sample, context = training_sample(), StepContext(training_sample().dataset, SEED, SHARD, FIRST_STEP)
+    ordinary = trace_step(sample.program, sample.state, context)
+    executor = streaming(sample.program, tmp_path)
+    traced = trace_step(sample.program, sample.state, context, executor=executor)
+    assert traced.root == ordinary.root and len(ordinary._kept) == len(sample.program.nodes)
+    assert {sample.program.nodes[i].op for i in traced._kept} <= {Op.CONST, Op.STATE}
+    in_files.clear()
+    load_state(sample.program, BytesIO(state_bytes(sample.state)), Spill(tmp_path))
+    assert in_files == [node.bytes for node in sample.program.state]
+    in_files.clear()
+    last = len(sample.program.nodes) - 1
+    assert traced.tensor_tree(last).root == ordinary.tensor_tree(last).root
+    assert in_files[-1] == sample.program.nodes[last].bytes
 
 
 def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
