@@ -115,28 +115,31 @@ class Accusations:
             if game.mover == me:
                 what, of = f"a move in accusation {view.game_id}", ("accusation", view.game_id)
                 running.append(Deadline(what, f"{loses} are lost", ends - int(game.move_time), ends, of))
-        if not self.open and all(left < 0 for _, left in self._fallen()):
+        if not self.open and all(over for _, _, over in self._fallen()):
             return Duties(running)
         coming = Sleep(int(terms.move_time), "a member may be accused, or make its move, at any time")
         return Duties(running, [coming])
 
-    def _fallen(self) -> Iterator[tuple[ClaimView, int]]:
-        """Convicted tasks of the crew, with the seconds in which members can still be accused."""
-        node, now = self._node, self._node.clock.now()
+    def _fallen(self) -> Iterator[tuple[ClaimView, int, bool]]:
+        """Convicted tasks of the crew, with the time until which members can be accused, and whether it has
+        passed by the market's clock."""
+        node, clock = self._node, self._node.market.clock()
         window = node.market.job(node.invitation.job_id).terms.challenge_window
         for view in node.market.claims(node.invitation.job_id):
             fallen = view.claim.claimant == node.market.me and view.status.phase == Phase.CONVICTED
             if fallen and view.claim.kind == Kind.TASK:
-                yield view, view.status.since + window - now
+                end = view.status.since + window
+                yield view, end, clock.passed(end)
 
     def _accusations(self) -> Iterator[Accuse]:
         node, job_id = self._node, self._node.invitation.job_id
-        for view, left in self._fallen():
+        for view, end, over in self._fallen():
             if view.claim_id in self._settled:
                 continue
+            left = max(end - node.clock.now(), 0)
             reason = f"claim {view.claim_id.hex()[:16]} was convicted: who lied? {left} s left"
             action = Accuse(job_id, view.claim_id, reason)
-            if left >= 0:
+            if not over:
                 yield action
             elif not node.actions.is_running(subject(action)):
                 self._miss(view.claim_id)

@@ -235,7 +235,7 @@ class CrewService(SolverService):
         """Deletes saved progress once nothing is left to train, and what was received in tasks of which
         nobody can be accused any more: of settled rounds and of a closed job, unless the claim can still
         fall, and of claims that fell long ago."""
-        job, now = self.market.job(self.invitation.job_id), self.clock.now()
+        job, clock = self.market.job(self.invitation.job_id), self.market.clock()
         holder = self.market.holder(job.job_id, self.invitation.shard).solver
         if job.progress.closed or job.progress.round >= job.progress.final_round or holder != self.market.me:
             shutil.rmtree(self._saved, ignore_errors=True)
@@ -252,7 +252,7 @@ class CrewService(SolverService):
             if (view := claims.get(name)) is not None and view.status.phase in CHALLENGEABLE:
                 over = False
             elif view is not None and view.status.phase == Phase.CONVICTED:
-                over = now > view.status.since + last_s and view.claim_id not in played
+                over = clock.passed(view.status.since + last_s) and view.claim_id not in played
             if over:
                 shutil.rmtree(path, ignore_errors=True)
 

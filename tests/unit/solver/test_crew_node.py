@@ -190,6 +190,8 @@ def test_a_loss_for_which_nobody_was_accused_in_time_is_told_once(day: MarketDay
     node.account.court.accusations = {(CLAIM, 1)} if accused else set()
     assert node.look() == []
     day.market_state.advance(node.window + 1)
+    assert node.look() == [], "the chain may have stood still"
+    day.market_state.run_out(day.market_state.time)
     for told in (0 if accused else 1, 0):
         node.start()
         losses = node.look()
@@ -219,6 +221,8 @@ def test_what_was_received_goes_once_nobody_can_be_accused(day: MarketDay, close
     assert kept() == ["0-0-0-aa", *others], "a member can be accused of the claim that fell"
     node.account.court.views = [node.game()]
     day.market_state.advance(node.window + RECEIVED_S + 1)
+    assert kept() == ["0-0-0-aa", *others], "the chain may have stood still"
+    day.market_state.run_out(day.market_state.time)
     assert kept() == ["0-0-0-aa", *others], "its game is open"
     node.account.court.views = [decided(node.game(), False, "output")]
     assert kept() == others
@@ -328,7 +332,7 @@ def test_a_move_in_an_accusation_is_told_at_half_of_its_time(day: MarketDay) -> 
     assert told[0]["owes"] == "a move in accusation 7"
     assert told[0]["loses"] == f"{show_amount(terms.solver_stake)} are lost"
     node.account.court.views = [decided(game, False, "output")]
-    day.market_state.advance(node.window)
+    day.market_state.run_out(day.market_state.time + node.window)
     node.look()
     watch()
     assert watch.sleep == ANY_TIME
