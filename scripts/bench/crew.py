@@ -13,9 +13,10 @@ as many stages, beside the same one without rounding. The last table is simulate
 operations a second of the one process and a network of 30 ms between members: utilisation in 8 passes.
 
 With `--large` it is a GPT of 124.6M parameters, on one sequence of 128 tokens, and only the first table. It
-takes 14 GiB.
+takes 14 GiB. With `--paper` nothing is trained: the plan of a GPT of 1.2 billion parameters for eight members
+is simulated, in 8 passes of 1,024 tokens, for members that compute 10^11 to 10^13 operations a second.
 
-Usage: `python scripts/bench/crew.py [--quick | --large] [--members 3] [--steps 3] [--json [FILE]]
+Usage: `python scripts/bench/crew.py [--quick | --large | --paper] [--members 3] [--steps 3] [--json [FILE]]
 [--record]`.
 """
 
@@ -43,6 +44,7 @@ from assay.program.boundary import with_rounded_boundaries
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 from assay.program.kernels import FAST
+from assay.program.lowering import lower
 from assay.program.pipeline import Link, schedule
 from assay.program.record_excerpt import Steps, steps_of
 from assay.program.stages import boundaries, cut
@@ -60,6 +62,8 @@ PASSES = (1, 2, 4, 8)
 SPEEDS, DELAY_S = (1e9, 1e8), 0.03
 """Bits a second of each member's connection, and seconds that a tensor takes besides."""
 LARGE = Size(models.GptConfig(n_layer=12, n_head=16, d_model=928, context=128), 1)
+PAPER = models.GptConfig(n_layer=24, n_head=16, d_model=2048, context=1024)
+PAPER_MEMBERS, PAPER_RATES = 8, (1e11, 1e12, 1e13)
 SMALL = models.GptConfig(n_layer=4, n_head=4, d_model=64, context=64)
 LEARNED_STEPS = 300
 
@@ -188,6 +192,48 @@ def networked(size: str, members: int, rate: float) -> list[dict[str, Any]]:
     return found
 
 
+def on_paper(config: models.GptConfig, members: int) -> list[dict[str, Any]]:
+    """Traffic, memory and utilisation of a plan in 32 and in 8 bits. No parameter has a value."""
+    with torch.device("meta"):
+        model = models.build(config, 0)
+    layout = datasets.standard_library(config.context, max_bytes=1 << 17).layout
+    _, graph, _ = job.traced(model, cross_entropy, optimisers.AdamW(), layout, 1, PASSES[-1])
+    whole = lower(graph, params=len(list(model.parameters()))).program
+    found = []
+    for bits, program in (("f32", whole), ("8", with_rounded_boundaries(whole, members)[0])):
+        plan = cut(program, members)
+        links = [[Link(8 * rate / speed, DELAY_S * rate) for speed in SPEEDS] for rate in PAPER_RATES]
+        found.append(
+            {
+                "bits": bits,
+                "sent": sum(sent for sent, _ in boundaries(plan)),
+                "memory": [measure(stage.program).peak_bytes for stage in plan.stages],
+                "one_memory": measure(plan.whole).peak_bytes,
+                "alone": schedule(plan.stages).utilisation,
+                "at": [[schedule(plan.stages, 0, link).utilisation for link in each] for each in links],
+            }
+        )
+    return found
+
+
+def paper_table(found: Sequence[dict[str, Any]]) -> str:
+    """A row for each kind of boundary and rate of a member."""
+    speeds = [f"{speed / 1e6:,.0f} Mbit/s" for speed in SPEEDS]
+    rows = [
+        [
+            one["bits"],
+            f"{one['sent'] / 1e6:,.0f}",
+            f"{max(one['memory']) / 2**30:.1f} of {one['one_memory'] / 2**30:.1f}",
+            f"{rate:.0e}",
+            *(f"{part:.2f}" for part in (one["alone"], *at)),
+        ]
+        for one in found
+        for rate, at in zip(PAPER_RATES, one["at"], strict=True)
+    ]
+    heads = ["bits", "MB a step, of all", "GiB of a member, of one machine", "operations a second"]
+    return table([*heads, "no delay", *speeds], rows)
+
+
 def learned(program: Program, made: job.JobArtifacts) -> float:
     """Mean loss of the last quarter of some steps."""
     torch.set_num_threads(1)
@@ -233,11 +279,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smaller model")
     parser.add_argument("--large", action="store_true", help="124.6 million parameters")
+    parser.add_argument("--paper", action="store_true", help="1.2 billion parameters, by simulation")
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
     add_options(parser, "crew")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick")
+    if chosen.paper:
+        found = on_paper(PAPER, PAPER_MEMBERS)
+        section = f"{chosen.record}-paper" if chosen.record else None
+        report({"paper": found}, paper_table(found), chosen.json, section)
+        return
     size = "gpt-928" if chosen.large else "gpt-256" if chosen.quick else "gpt-512"
     result = measured(size, chosen.members, chosen.steps)
     head = ["who", "operations", "peak MiB", "to one", "as planned", "CPU s", "MB sent a step"]

@@ -38,6 +38,7 @@ REASONS = CONTRACTS / "test" / "mutants.toml"
 GROUPS = {
     "market": (("src/market/*.sol", "src/dispute/Chunks.sol"), ("test/market/*.t.sol",)),
     "dispute": (("src/dispute/*.sol",), ("test/dispute/*.t.sol",)),
+    "crew": (("src/crew/*.sol",), ("test/crew/*.t.sol",)),
 }
 """Sources to mutate, without those of an earlier group, and the tests that must fail."""
 OTHER_BUILD = re.compile("Gas|Layouts")
