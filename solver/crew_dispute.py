@@ -37,7 +37,7 @@ from assay.protocol.dispute import Move
 from assay.protocol.errors import Ask, Retry
 from assay.protocol.types import Kind
 from assay.solver.crew_evidence import received_folder, received_name
-from assay.solver.crew_orders import CrewDispute, CrewMove, Lie
+from assay.solver.crew_orders import CrewDispute, CrewMove, Lie, TimeStages
 
 log = logging.getLogger(__name__)
 SIGNED = "signed"
@@ -163,8 +163,9 @@ def _read(path: Path) -> dict[int, Tensor]:
         return {int(number): x for number, x in load_file(path).items()}
     except (OSError, SafetensorError) as error:
         raise Retry(
-            f"what this member has kept of a task cannot be read ({error}), so it cannot defend its step",
-            hint=f"bring {path.parent} back from a copy before the game's deadline",
+            f"what this member has kept of a task cannot be read ({error}), so it can neither defend its step"
+            " nor accuse anybody",
+            hint=f"bring {path.parent} back from a copy before the deadline",
         ) from error
 
 
@@ -203,6 +204,12 @@ class _Run:
         self.at += 1
         return self._state(there)
 
+    def last(self) -> list[Tensor]:
+        """The stage's state before the last step. Raises Retry."""
+        at, slots, sent = self._last
+        there = self._received.load(at)
+        return [x.cpu() for x in (*slots, *(there[n] for n in self._stage.received), *sent)]
+
     def keep(self, before: bool = False) -> None:
         """Keeps the state, or that before the last step, so that another run begins there, if it can."""
         kept = self._last if before else (self.at, self._slots, self._sent)
@@ -234,6 +241,12 @@ def lie_in(
         run = _Run(received, plan, member, now, _kept(received, member, now.step), context)
         for number, told in enumerate(steps[: None if first is None else first.step]):
             if state_root(run.step()) != told[member][32:]:
+                if state_root(run.last()) != told[member][:32]:
+                    raise Retry(
+                        f"what is kept of member {member} in {received.folder} is not what it has signed"
+                        f" before step {number}: it may be damaged, so nobody is accused",
+                        hint="bring the folder back from a copy before the job's challengeWindow is over",
+                    )
                 first = Lie(member, number)
                 run.keep(before=True)  # the game begins there
                 break
@@ -255,10 +268,20 @@ def rebuilt(
     return None
 
 
+def stage_times(order: TimeStages, job: OpenJob, context: WorkerContext) -> tuple[float, ...]:
+    """Seconds that it takes to run the first step of each stage again. Raises Retry."""
+    plan = plan_of(order.invitation, job.work.files.inner, context, "how long a replay takes is not known")
+    place = order.job.job_id, order.round, order.shard
+    received = Received(received_folder(order.received, place, order.attempt, order.input_root))
+    first = job.work.first_step(Kind.TASK, order.round, 0, order.shard)
+    now = StepContext(job.work.files.records, job.work.terms.seed, order.shard, first)
+    return tuple(step_seconds(received, plan, member, now, context) for member in order.stages)
+
+
 def step_seconds(
     received: Received, plan: Plan, member: int, now: StepContext, context: WorkerContext
 ) -> float:
-    """How long it takes to run a step of a member's stage again. Raises Retry."""
+    """Seconds that it takes to run a step of a member's stage again. Raises Retry."""
     run = _Run(received, plan, member, now, _kept(received, member, now.step), context)
     began_s = time.monotonic()
     state_root(run.step())

@@ -10,6 +10,7 @@ a leader could commit it alone. What was received is kept while a member can be 
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,19 +27,20 @@ from assay.node.limits import ResourceLimits
 from assay.node.role import Action, Options
 from assay.node.rounds import CHALLENGEABLE, Claims
 from assay.protocol.crew import Invitation, Transcript
-from assay.protocol.errors import Retry, Stop
+from assay.protocol.errors import AssayError, Retry, Stop
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Address, JobId, JobView, Kind, Phase, Seconds, TxResult, Wei
 from assay.protocol.words import show_amount
 from assay.solver import crew_evidence, policy
 from assay.solver.crew_accusations import Accusations, Accuse, Answer, Court
 from assay.solver.crew_evidence import received_name
-from assay.solver.crew_orders import LEADER, TrainCrew, Trained
+from assay.solver.crew_orders import LEADER, TimeStages, TrainCrew, Trained
 from assay.solver.observation import Limits
 from assay.solver.service import SolverService
 from assay.solver.sources import Sources, sources_of
 from assay.solver.worker_reports import Place, SolverCallbacks
 
+log = logging.getLogger(__name__)
 TURN_S = 5
 """Seconds that each member leaves the members before it to pay the crew's earnings out."""
 RECEIVED_S = 3_600
@@ -177,10 +179,10 @@ class CrewService(SolverService):
             where = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
             self.report.count("crew_tasks")
             self.report.emit("crew-signed", **where, member=self.place, root=trained.roots[-1].hex())
-            self._ask_speed(trained.step_s)
         if trained.draft is not None and sources == self._sources(place):
             self.tasks.opened(place, trained.input_root, sources, len(trained.roots), made_by)
             self.tasks.drafted(place, trained.input_root, trained.draft)
+        await self._time_stages(action, attempt, trained.input_root)
 
     async def _train_together(self, action: policy.TrainSegment | policy.TrainAhead, attempt: int) -> Trained:
         """Trains a task and has it signed. Raises Cancelled once it is not owed any more."""
@@ -196,6 +198,27 @@ class CrewService(SolverService):
             self._received,
         )
         return await self.order(order, Priority.TRAINING)
+
+    async def _time_stages(
+        self, action: policy.TrainSegment | policy.TrainAhead, attempt: int, input_root: bytes
+    ) -> None:
+        """Measures how long this node takes to run a step again. Without a measure it asks nothing."""
+        stages = tuple(range(len(self.invitation.members))) if self.leads else (self.place,)
+        order = TimeStages(
+            self.spec(action.job_id),
+            subject(action),
+            action.round,
+            action.shard,
+            attempt,
+            input_root,
+            self.invitation,
+            self._received,
+            stages,
+        )
+        try:
+            self._ask_speed(await self.order(order, Priority.AHEAD))
+        except AssayError as error:
+            log.warning("how long a replay of a stage takes is not known: %s; %s", error.message, error.hint)
 
     def _ask_speed(self, step_s: Sequence[float]) -> None:
         """Says if this machine may be too slow to answer an accusation, or to find who lied."""
@@ -246,7 +269,7 @@ class CrewService(SolverService):
             for view in self.market.claims(job.job_id)
             if view.claim.kind == Kind.TASK
         }
-        for path in self._received.iterdir() if self._received.exists() else ():
+        for path in self._received.glob("*-*-*-*"):
             name, _, _ = path.name.rpartition("-")
             over = job.progress.closed or int(name.partition("-")[0]) < job.progress.settled_rounds
             if (view := claims.get(name)) is not None and view.status.phase in CHALLENGEABLE:

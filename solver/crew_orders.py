@@ -39,8 +39,6 @@ class Trained(NamedTuple):
     """By member, of its transcript of each segment."""
     draft: Draft | None
     """The claim; None but for the leader."""
-    step_s: tuple[float, ...] = ()
-    """Seconds in which this machine runs a step of a stage again: its own, or of the leader every one."""
 
 
 class Lie(NamedTuple):
@@ -68,6 +66,25 @@ class TrainCrew(JobOrder[Trained]):
         from assay.solver.crew_task import CrewTask, trained
 
         return trained(self, job, context, CrewTask)
+
+
+@dataclass(frozen=True)
+class TimeStages(JobOrder[tuple[float, ...]]):
+    """Runs a step of some stages of a trained task again; returns the seconds that each takes."""
+
+    round: int
+    shard: int
+    attempt: int
+    input_root: bytes
+    invitation: Invitation
+    received: Path
+    stages: tuple[int, ...]
+
+    def do(self, job: OpenJob, context: WorkerContext) -> tuple[float, ...]:
+        """Raises Retry."""
+        from assay.solver.crew_dispute import stage_times
+
+        return stage_times(self, job, context)
 
 
 @dataclass(frozen=True)

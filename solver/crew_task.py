@@ -9,7 +9,6 @@ members' results are right.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,15 +34,13 @@ from assay.program.record_excerpt import steps_of
 from assay.program.stage_executor import StageExecutor
 from assay.program.state import begin_roots
 from assay.protocol import trees
-from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Kind
-from assay.solver.crew_dispute import Received, plan_of, step_seconds
+from assay.solver.crew_dispute import Received, plan_of
 from assay.solver.crew_evidence import received_folder
 from assay.solver.crew_orders import LEADER, TrainCrew, Trained
 from assay.solver.drafting import Place, drafted
 
-log = logging.getLogger(__name__)
 SIGNATURE = 65
 _LOOK_S = 0.5
 """Seconds between questions whether the task is still wanted."""
@@ -87,13 +84,7 @@ def trained(order: TrainCrew, job: OpenJob, context: WorkerContext, kind: type[C
     if member == LEADER:
         at = Place(order.job.job_id, Kind.TASK, order.round, order.shard)
         draft = drafted(job.blocks, at, task.leaves(segment.roots, segment.indices))
-    now = StepContext(files.records, terms.seed, order.shard, first)
-    try:
-        step_s = tuple(step_seconds(received, plan, number, now, context) for number in stages)
-    except Retry as error:  # the task is signed all the same
-        log.warning("%s; %s", error.message, error.hint)
-        step_s = ()
-    return Trained(trees.root(roots), segment.roots, segment.said, tuple(task.signatures), draft, step_s)
+    return Trained(trees.root(roots), segment.roots, segment.said, tuple(task.signatures), draft)
 
 
 @dataclass(frozen=True, kw_only=True)

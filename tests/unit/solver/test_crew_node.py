@@ -36,7 +36,7 @@ from assay.protocol.words import show_amount
 from assay.solver import crew_evidence, policy
 from assay.solver.convictions import Convictions
 from assay.solver.crew_node import RECEIVED_S, CrewService, Pay
-from assay.solver.crew_orders import Trained
+from assay.solver.crew_orders import TimeStages, Trained
 from assay.solver.drafting import Draft, Place, claim_of
 from assay.solver.observation import Limits
 from assay.solver.release import RELEASED_FILE, Released
@@ -273,7 +273,9 @@ def test_what_was_signed_before_a_restart_is_committed_and_not_trained_again(
     trained, place = node.sign(), (node.job_id, 0, 0)
     orders: list[Any] = []
 
-    async def order(*what: Any) -> Any:
+    async def order(what: Any, *_: Any) -> Any:
+        if isinstance(what, TimeStages):
+            return (0.1,) * len(what.stages)
         orders.append(what)
         raise Cancelled("", hint="")
 
