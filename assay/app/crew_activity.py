@@ -15,8 +15,8 @@ from assay.app.times import show_span
 from assay.app.units import show_bytes
 from assay.app.worker_status import listed
 from assay.compute.meter import StepTimes, utilisation
+from assay.protocol.crew import MAX_MEMBERS
 
-MOST_MEMBERS = 8
 LONG = 0.1
 """Part of the patience after which a wait is a line in the status."""
 
@@ -100,7 +100,7 @@ def activity_of(worker: Mapping[str, Any]) -> Activity | None:
         return None
     count = len(names)
     own = _whole(crew.get("member"))
-    if not (1 < count <= MOST_MEMBERS and len(members) == count and own < count):
+    if not (1 < count <= MAX_MEMBERS and len(members) == count and own < count):
         return None
     found = [
         Stage(f"member {i}" + f" ({name})" * bool(name), i == own, *_spent(times, count))
@@ -123,7 +123,7 @@ def long_waits(workers: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def in_words(activity: Activity) -> str:
-    """``step 7: computes 41 % of a step of 0.52 s, …; now waits for 41 s …``, of the node's own member."""
+    """``step 7: computes 41 % of a step of 0.52 s, …; now waits for 41 s …``, of the own member."""
     own = stage_in_words(activity, activity.stages[activity.member])
     return f"step {activity.step}: {own}" + f"; now waits {activity.waiting}" * bool(activity.wait)
 

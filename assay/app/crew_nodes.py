@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from assay.app.crew_activity import Activity, activity_of, in_lines
 from assay.app.game_explanation import names_of
@@ -17,10 +17,9 @@ from assay.protocol.types import Address
 
 
 class MembersNode(NamedTuple):
-    """What one member's node tells of its crew. `crew`: as in its status."""
+    """What one member's node tells of its crew."""
 
     account: Address
-    crew: Mapping[str, Any]
     activity: Activity
 
     @property
@@ -41,5 +40,5 @@ def first_node(app: App, market: MarketView, accounts: Sequence[Address]) -> Mem
             for worker in listed(answer_of(urls[account], networks_of(app, account))):
                 activity = activity_of(worker)
                 if activity is not None and len(activity.stages) == len(accounts):
-                    return MembersNode(account, worker["crew"], activity)
+                    return MembersNode(account, activity)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -143,7 +144,7 @@ def status(context: typer.Context, invitation: InvitationArgument) -> None:
         "locked": str(found.locked if found else 0),
         "lost": str(found.lost if found else 0),
         "members": data,
-        "node": node and {"account": node.account, "activity": node.crew},
+        "node": node and {"account": node.account, "activity": asdict(node.activity)},
     }
     app.output.result("crew-status", body, rows)
 

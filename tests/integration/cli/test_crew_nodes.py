@@ -190,8 +190,10 @@ def test_a_crew_trains_a_round_though_one_is_killed_and_is_paid_by_shares(crew: 
     asked = ("crew", "status", str(crew.invitation))
     node = waited(lambda: crew.ok(*asked, account="carol")["node"], "an answer of carol's node")
     activity = node["activity"]
-    assert activity["names"] == list(NAMES) and activity["member"] == 2, "her own node is asked first"
-    assert all(times["seconds"] > 0 and sum(times["sent"]) > 0 for times in activity["members"])
+    stages, named = activity["stages"], [f"member {i} ({name})" for i, name in enumerate(NAMES)]
+    assert [stage["name"] for stage in stages] == named
+    assert activity["member"] == 2, "her own node is asked first"
+    assert all(stage["step_s"] > 0 and sum(stage["sent"]) > 0 for stage in stages)
     before = crew.free()
 
     def over() -> bool:
