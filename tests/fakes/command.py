@@ -49,13 +49,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def run(*arguments: str, stdin: str = "", terminal: bool = False, commands: Typer = root) -> Ran:
+def run(*arguments: str, stdin: str | None = "", terminal: bool = False, commands: Typer = root) -> Ran:
     """Run ``assay``, or other `commands`, with these arguments, as if from a script: standard input is not a
-    terminal, unless it is said to be."""
+    terminal, unless it is said to be. None: that of this process."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["assay", *arguments])
-        patch.setattr(sys, "stdin", Terminal(stdin) if terminal else io.StringIO(stdin))
+        if stdin is not None:
+            patch.setattr(sys, "stdin", Terminal(stdin) if terminal else io.StringIO(stdin))
         with pytest.raises(SystemExit) as ended:
             main(commands)
     return Ran(int(ended.value.code or 0), out.getvalue(), err.getvalue())

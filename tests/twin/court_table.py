@@ -2,8 +2,8 @@
 
 Contract: `play` opens the game as the Challenges contract would, plays it to its end and returns the Court's
 decision in the form of the pure referee (`tests.fakes.arena`). A player without a legal move loses by the
-clock, which really runs out. Not guaranteed: that Challenges takes the verdict of a game that it does not
-know.
+clock, which really runs out. In place of Challenges, which refuses the verdict of a game that it does not
+know, code stands that takes any.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class CourtTable:
         self._challenges = Address(deployed.contracts["Challenges"].address)
         deployed.node.ask("anvil_impersonateAccount", self._challenges)
         deployed.node.ask("anvil_setBalance", self._challenges, hex(10**24))
+        deployed.node.ask("anvil_setCode", self._challenges, "0x00")  # STOP
 
     def play(self, game: Game, defender: Replay, challenger: Replay) -> GameView:
         """The view after the verdict. Raises AssertionError if the Court does not open or end the game."""

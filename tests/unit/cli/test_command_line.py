@@ -44,7 +44,7 @@ from tests.property.markets import TERMS
 
 
 def assay(*arguments: str) -> tuple[int, str, str]:
-    ran = run(*arguments)
+    ran = run(*arguments, stdin=None)
     return ran.status, ran.out, ran.err
 
 

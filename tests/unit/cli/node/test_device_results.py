@@ -11,7 +11,6 @@ import torch
 
 from assay.app.output import Exit
 from assay.cli.node import fitness
-from assay.disk import record
 from tests.unit.cli.node.test_fitness import verdict
 from tests.unit.cli.test_command_line import assay
 
@@ -45,12 +44,6 @@ def test_a_result_of_one_device_leaves_those_of_others(
     fitness.keep(tmp_path, "cuda:0", fitness.Result(True, 10))
     assert fitness.found(tmp_path, "cuda:0") == fitness.Result(True, 10)
     assert verdict(tmp_path, "cpu") is True
-
-
-def test_a_result_of_before_several_devices_is_read(tmp_path: Path) -> None:
-    body = {"machine": fitness.machine_of("cpu"), "fit": False}
-    record.write(tmp_path / fitness.RECORD, "assay/fitness/1", body)
-    assert fitness.found(tmp_path, "cpu") == fitness.Result(False, 0)
 
 
 def test_what_was_kept_before_does_not_hold_a_comparison_up_by_its_damage(tmp_path: Path) -> None:

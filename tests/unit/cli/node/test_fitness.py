@@ -174,8 +174,12 @@ def test_a_solver_that_was_never_compared_is_told_how(
     assert "assay solver bench" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_result_of_another_machine_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / fitness.RECORD).write_text('{"machine": {"torch": "1.0"}, "fit": true}')
+def test_a_result_of_another_machine_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    there = fitness.machine_of("cpu") | {"torch": "1.0"}
+    with monkeypatch.context() as patch:
+        patch.setattr(fitness, "machine_of", lambda _: there)
+        fitness.keep(tmp_path, "cpu", fitness.Result(True))
+        assert verdict(tmp_path, "cpu") is True
     assert verdict(tmp_path, "cpu") is None
 
 
