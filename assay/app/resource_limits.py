@@ -64,13 +64,14 @@ def limits_of(memory: str | None, workers: int = 1, disk: Path | None = None) ->
     A step takes at most `memory` (such as 16GB; None: two thirds of the memory left by its processes, divided
     among CPU workers). A state takes half of that, its cache a sixteenth, and a dataset half, but no more
     than a command's limit, since a small file of repeated blocks can expand. `disk`: an existing folder, of
-    whose free space each worker's streamed steps may take a quarter; None: none are streamed. Raises Stop for
-    an invalid size.
+    whose disk each worker's streamed steps may take a quarter; None: none are streamed. The disk's size
+    counts, not its free space, so a restart refuses no job with a vote or a game. Raises Stop for an invalid
+    size.
     """
     left = max(memory_bytes() - CONTROL_BYTES - workers * WORKER_BYTES, 0)
     step = left * 2 // 3 // workers if memory is None else parse_bytes(memory)
     dataset = min(RESOURCE_LIMITS.dataset_bytes, step // 2)
-    most = step if disk is None else max(step, shutil.disk_usage(disk).free // 4 // workers)
+    most = step if disk is None else max(step, shutil.disk_usage(disk).total // 4 // workers)
     return replace(
         RESOURCE_LIMITS,
         dataset_bytes=dataset,

@@ -102,10 +102,13 @@ def test_a_node_runs_what_the_machines_memory_holds(monkeypatch: pytest.MonkeyPa
         limits_of("16 gigs")
 
 
-def test_steps_that_are_streamed_take_a_quarter_of_the_free_disk(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("free", [0, 80 * 10**9])
+def test_steps_that_are_streamed_take_a_quarter_of_the_disk_however_full_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int
 ) -> None:
-    monkeypatch.setattr(resource_limits.shutil, "disk_usage", lambda folder: SimpleNamespace(free=80 * 10**9))
+    """A node that restarts with a fuller disk still opens the jobs that it has voted on."""
+    disk = SimpleNamespace(total=80 * 10**9, free=free)
+    monkeypatch.setattr(resource_limits.shutil, "disk_usage", lambda folder: disk)
     given = limits_of("4GB", 2, tmp_path)
     assert (given.step_bytes, given.state_bytes, given.memory_bytes) == (10**10, 5 * 10**9, 4 * 10**9)
     assert limits_of("30GB", 1, tmp_path).step_bytes == 30 * 10**9, "what fits memory needs no disk"

@@ -185,9 +185,11 @@ def test_jobs_that_fit_a_card_of_8_gb_are_counted_and_the_others_named(
 def test_jobs_that_a_whistleblower_replays_from_disk_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A quarter of the free disk may be taken; what is larger is too large for it, too."""
+    """A quarter of the disk may be taken; what is larger is too large for it, too."""
     monkeypatch.setattr(computing, "memory_of", lambda device: computing.GPU_RESERVE_BYTES + 7 * 10**9)
-    monkeypatch.setattr(resource_limits.shutil, "disk_usage", lambda folder: SimpleNamespace(free=4 * 10**11))
+    monkeypatch.setattr(
+        resource_limits.shutil, "disk_usage", lambda folder: SimpleNamespace(total=4 * 10**11)
+    )
 
     def job(number: int, gigabytes: int) -> Any:
         terms, progress = SimpleNamespace(step_bytes=gigabytes * 10**9), SimpleNamespace(closed=0, halted=0)
