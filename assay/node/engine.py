@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from assay.disk import record
 from assay.numerics import slow_paths
 from assay.program.compiled.background_compile import WarmingExecutor
 from assay.program.execute import Executor
@@ -78,7 +79,7 @@ class Engine:
                 f"steps of program {program.root.hex()[:16]} are replayed streamed, from disk: they take"
                 f" {needs:,} MiB and this worker has {has:,}",
             )
-            return StreamedExecutor(program, self.room, Spill(self.spill), kernels)
+            return StreamedExecutor(program, self.room, self._spilling(), kernels)
         return Executor(program, device=self.device, kernels=kernels)
 
     def streams(self, program: Program) -> bool:
@@ -87,7 +88,10 @@ class Engine:
 
     def place(self, programs: Sequence[Program]) -> Place | None:
         """Where the states of these programs belong; None: in memory."""
-        return Spill(self.spill) if any(map(self.streams, programs)) else None
+        return self._spilling() if any(map(self.streams, programs)) else None
+
+    def _spilling(self) -> Spill:
+        return Spill(self.spill, record.require_spare)
 
 
 REFERENCE_ENGINE = Engine()

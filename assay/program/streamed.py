@@ -14,7 +14,7 @@ import heapq
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 
 import torch
 from torch import Tensor
@@ -30,19 +30,26 @@ Place = Callable[[Tensor], Tensor]
 
 
 class Spill:
-    """Moves tensors to files below `folder`, which has to be on a disk; None: where temporary files are."""
+    """Moves tensors to files below `folder`, which has to be on a disk; None: where temporary files are.
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+    `require_spare`: raises OSError if a file of this size would take space of a folder that is reserved.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        require_spare: Callable[[Path, int], None] = lambda folder, size: None,
+    ) -> None:
+        self._folder, self._require_spare = folder or Path(gettempdir()), require_spare
 
     def __call__(self, x: Tensor) -> Tensor:
         """The same elements on the CPU, contiguous, in a file of their own. Raises OSError if the disk is
-        full."""
+        full, and what `require_spare` raises."""
         size = x.numel() * x.element_size()
         if size < SMALL_BYTES:
             return x
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._require_spare(self._folder, size)
         with TemporaryFile(dir=self._folder) as file:
             # written, not mapped and filled: a full disk is then an error, not a signal
             file.write(x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from assay.compute.orders import WorkerConfig, WorkerContext
+from assay.disk import record
 from assay.node.artifacts import load_programs, publish_job
+from assay.node.engine import Engine
 from assay.node.manifests import BadManifest
 from assay.node.orders import PinStarts
 from assay.node.pins import TooSlow
@@ -49,6 +53,19 @@ def test_a_job_is_refused_only_if_it_fits_neither_way(memory: int) -> None:
     load_programs(blocks, terms, replace(RESOURCE_LIMITS, memory_bytes=memory))
     with pytest.raises(BadManifest, match=f"replayed streamed, and this node has {memory - 1}"):
         load_programs(blocks, terms, replace(RESOURCE_LIMITS, memory_bytes=memory - 1))
+
+
+def test_spilled_tensors_leave_room_for_the_nodes_own_records(
+    memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, x = Engine(room=memory, spill=tmp_path / "spill"), torch.zeros(100)
+    place = engine.place((inner_program(),))
+    assert place is not None and torch.equal(place(x), x)
+    disk = SimpleNamespace(total=record.SPARE_BYTES * 100, free=record.SPARE_BYTES)
+    monkeypatch.setattr("assay.disk.record.shutil.disk_usage", lambda _: disk)
+    for spill in (place, engine.eager(inner_program()).place):
+        with pytest.raises(OSError, match="but for the node's own records"):
+            spill(x)
 
 
 def test_a_crews_leader_has_its_own_memory_for_whole_steps(memory: int) -> None:
