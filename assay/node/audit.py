@@ -132,13 +132,24 @@ def keyed_trace(
 
 
 def require_speed(state_provider: StateProvider, view: ClaimView, segment: int) -> None:
-    """Raises TooSlow if moves of a game about this segment may take more than half of their time."""
+    """Raises TooSlow if moves of a game about this segment may take more than half of their time.
+
+    It first runs a step if none was measured, or if those measured are too slow: they may have shared the
+    disk. Raises SourceMissing if the start of the segment is unavailable.
+    """
     claim, work = view.claim, state_provider.work
-    needs, has = work.move_s(claim.kind, segment, claim.shard), work.terms.move_time
-    if 2 * needs > has:
+
+    def late_by() -> float:
+        return 2 * work.move_s(claim.kind, segment, claim.shard) - work.terms.move_time
+
+    if late_by() > 0:
+        start = state_provider.known_leaf(view, segment)
+        work.replay(claim.kind, claim.round, claim.shard, segment, start).state(1)
+    if late_by() > 0:
+        needs = work.move_s(claim.kind, segment, claim.shard)
         raise TooSlow(
             f"steps are streamed from disk, so a move of a game about segment {segment} may take"
-            f" {needs:.0f} s of the {has} s that it has: nothing is staked on it",
+            f" {needs:.0f} s of the {work.terms.move_time} s that it has: nothing is staked on it",
             hint="allow more with --memory, if the machine has it",
         )
 

@@ -411,15 +411,18 @@ class StateProvider:
 
         Raises PinSpaceExceeded, and SourceMissing if the state is unavailable.
         """
-        if self._kept is None:
-            return
+        if self._kept is not None:
+            self.pin(view, segment, self.known_leaf(view, segment))
+
+    def known_leaf(self, view: ClaimView, segment: int) -> State:
+        """State at the start of a segment. Raises SourceMissing if it is unavailable."""
         start = self.leaf(view, segment)
         if not isinstance(start, Known):
             raise SourceMissing(
                 f"the state at the start of segment {segment} is unavailable: {start}",
                 hint="a node tries again by itself; repeat a command before the deadline",
             )
-        self.pin(view, segment, start.state)
+        return start.state
 
     def _program(self, view: ClaimView) -> Program:
         return self.work.program(view.claim.kind)

@@ -118,7 +118,8 @@ class Work:
         return self.located(kind, segment, shard).loop.segment_steps
 
     def move_s(self, kind: Kind, segment: int, shard: int) -> float:
-        """Seconds that a move of a game about a segment may take whose steps are streamed; 0 for others."""
+        """Seconds that a move of a game about a segment may take whose steps are streamed; 0 for others, and
+        infinite before the first step."""
         located = self.located(kind, segment, shard)
         step_s = self._executor(kind, located.number).streamed_s
         return (located.loop.segment_steps + OPENED) * step_s

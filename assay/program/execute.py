@@ -246,7 +246,7 @@ class Executor:
     room: int | None = None
     """Bytes of memory that a step is kept within (``program.streamed``); None: all that it takes."""
     streamed_s = 0.0
-    """Seconds of the last step that was streamed; 0 if none was."""
+    """Seconds of a streamed step, the least of three; infinite before the first; 0 if none is streamed."""
 
     def __init__(self, program: Program, device: str = "cpu", kernels: Kernels = REFERENCE) -> None:
         self.program = program

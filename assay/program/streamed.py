@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import ctypes
 import heapq
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
@@ -91,6 +93,7 @@ class StreamedExecutor(Executor):
     def __init__(self, program: Program, room: int, place: Place, kernels: Kernels = REFERENCE) -> None:
         super().__init__(program, "cpu", kernels)
         self.room, self._place = room, place
+        self.streamed_s, self._took_s = math.inf, deque[float](maxlen=3)
         self._spilled = spilled(program, room // 2)
         # glibc keeps what is freed between tensors that live on
         self._give_back = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)
@@ -113,5 +116,6 @@ class StreamedExecutor(Executor):
         begun_s = time.monotonic()
         found = super().interpreted(state, context, look._replace(patch=placed))
         if look.until is None:
-            self.streamed_s = time.monotonic() - begun_s
+            self._took_s.append(time.monotonic() - begun_s)
+            self.streamed_s = min(self._took_s)
         return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from itertools import chain, repeat
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +19,15 @@ from assay.node.engine import Engine
 from assay.node.manifests import BadManifest
 from assay.node.orders import PinStarts
 from assay.node.pins import TooSlow
+from assay.node.replay_cache import ReplayCache
+from assay.node.states import StateProvider, open_state_provider
 from assay.numerics import slow_paths
 from assay.program import streamed, validate
+from assay.program.execute import StepContext
 from assay.program.fault import NodeFault
 from assay.program.streamed import StreamedExecutor
 from assay.program.validate import measure
-from assay.protocol.types import Kind, Phase
+from assay.protocol.types import ClaimView, Phase
 from assay.solver.crew_node import of_whole
 from drills.orders import Plan
 from tests.fakes.blocks import FakeBlocks, Network
@@ -80,11 +84,9 @@ def test_attack_05_a_whistleblower_without_the_memory_of_a_step_convicts(
     of its outer steps."""
     ran: list[int] = []
 
-    def run(
-        executor: StreamedExecutor, *more: object, before: object = StreamedExecutor.interpreted
-    ) -> object:
+    def run(executor: StreamedExecutor, *more: Any, before: Any = StreamedExecutor.interpreted) -> Any:
         ran.append(executor.program.slots)
-        return before(executor, *more)  # type: ignore[operator]
+        return before(executor, *more)
 
     monkeypatch.setattr(StreamedExecutor, "interpreted", run)
     job_id = day.post(rounds=1)
@@ -117,19 +119,66 @@ def test_nothing_is_staked_on_a_segment_whose_moves_would_come_late(
     assert bool(day.named("abstained")) == (step_s > 1)
 
 
-def test_what_a_vote_is_defended_from_is_pinned_however_slow_steps_are() -> None:
-    pinned: list[int] = []
-    work = SimpleNamespace(move_s=lambda *_: 1e6, terms=SimpleNamespace(move_time=60))
-    provider = SimpleNamespace(work=work, pin_start=lambda view, segment: pinned.append(segment))
+def steps_take(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+    """Sets the measured time of the next streamed steps; the last one lasts."""
+    times = (at for took in chain(seconds, repeat(seconds[-1])) for at in (0.0, took))
+    monkeypatch.setattr(streamed, "time", SimpleNamespace(monotonic=lambda: next(times)))
+
+
+def started(day: MarketDay, memory: int, folder: Path) -> tuple[StateProvider, ClaimView]:
+    """A task, and the states of it in a process that has just been started and streams."""
+    job_id = day.post(rounds=1, shards=1)
+    day.solver("ann")
+    assert day.run(lambda: bool(day.phases(job_id)))
+    market = day.markets["client"]
+    engine, kept = Engine(room=memory, spill=folder / "spill"), ReplayCache(folder / "kept", 1 << 30)
+    job, limits = market.job(job_id), replace(RESOURCE_LIMITS, memory_bytes=memory)
+    return open_state_provider(market, day.blocks(), job, limits, engine=engine, kept=kept), market.claims(
+        job_id
+    )[0]
+
+
+def pin_starts(provider: StateProvider, view: ClaimView, opens: bool) -> None:
     job: Any = SimpleNamespace(state_provider=provider)
-    view: Any = SimpleNamespace(claim=SimpleNamespace(kind=Kind.TASK, shard=0))
     spec: Any = None
-    context = WorkerContext(WorkerConfig())
-    order = partial(PinStarts, spec, "", view, (1, 2))
-    order().do(job, context)
-    assert pinned == [1, 2]
-    with pytest.raises(TooSlow, match="nothing is staked"):
-        order(opens=True).do(job, context)
+    PinStarts(spec, "", view, (1, 2), opens).do(job, WorkerContext(WorkerConfig()))
+
+
+def test_what_a_vote_is_defended_from_is_pinned_however_slow_steps_are(
+    day: MarketDay, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps_take(monkeypatch, 1e6)
+    provider, view = started(day, memory, tmp_path)
+    pin_starts(provider, view, opens=False)
+    assert {path.name for path in (tmp_path / "kept" / "states").iterdir()} == {
+        view.roots[i].hex() for i in (1, 2)
+    }
+
+
+def test_a_step_is_measured_before_a_game_is_opened_and_again_if_it_was_slow(
+    day: MarketDay, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has just been started knows no time, and one slow step refuses no later game."""
+    steps_take(monkeypatch, 1e6, 1e6, 0.1)
+    provider, view = started(day, memory, tmp_path)
+    for _ in range(2):
+        with pytest.raises(TooSlow, match="nothing is staked"):
+            pin_starts(provider, view, opens=True)
+    pin_starts(provider, view, opens=True)
+
+
+def test_a_slow_step_among_fast_ones_is_not_what_a_step_takes(
+    memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = Engine(room=memory, spill=tmp_path).eager(inner_program())
+    steps_take(monkeypatch, 1, 3, 1e6, 2, 2, 2)
+    state, context = tiny_files().genesis, StepContext(tiny_files().records, bytes(32), 0, 0)
+    assert executor.streamed_s == inf
+    seen = []
+    for _ in range(6):
+        executor.step(state, context)
+        seen.append(executor.streamed_s)
+    assert seen == [1, 1, 1, 2, 2, 2]
 
 
 def test_a_job_of_nodes_that_replay_streamed_comes_to_its_end(day: MarketDay, memory: int) -> None:
