@@ -209,7 +209,8 @@ class SlotReader:
     """Reads slots from memory, local blocks or other nodes."""
 
     def __init__(self, blocks: Blocks, cache: TensorCache, place: Place | None = None) -> None:
-        """`cache` may be shared with other readers. `place`: where tensors belong; None: in memory."""
+        """`cache` may be shared with other readers. `place`: where tensors belong, which are then read one
+        at a time, so that one slot at most is in memory; None: in memory."""
         self.blocks, self.cache, self._place = blocks, cache, place
         self.used = Used[TensorKey](lambda key: self.cache.drop(key))
         self._refused: set[tuple[bytes, str]] = set()
@@ -276,7 +277,7 @@ class SlotReader:
             if tensor is None:
                 wanted.setdefault((slots[i], nodes[i].dtype, nodes[i].shape), []).append(i)
         firsts = [places[0] for places in wanted.values()]
-        each = map if len(firsts) < 2 else _fetchers().map
+        each = map if len(firsts) < 2 or self._place is not None else _fetchers().map
         read = each(self._read, [slots[i] for i in firsts], [nodes[i] for i in firsts])
         for places, tensor in zip(wanted.values(), read, strict=True):
             for i in places:

@@ -2,9 +2,9 @@
 
 Contract: bits are those of ``program.execute``. The next state, and each output that does not fit beside the
 others, is written to a file as soon as it is computed, and mapped. The file has no name, and is gone with its
-tensor, whatever ends the process. So the memory of a step is bounded by twice its widest node
-(`validate.Cost`), and its files take no more than an ordinary step's memory. Tensors under `SMALL_BYTES` stay
-in memory. Not guaranteed: speed. A disk that fails to read ends the process.
+tensor, whatever ends the process. So a step takes about twice its widest node or slot (`validate.Cost`), and
+its files take no more than an ordinary step's memory. Tensors under `SMALL_BYTES` stay in memory. Not
+guaranteed: speed. A disk that fails to read ends the process.
 """
 
 from __future__ import annotations

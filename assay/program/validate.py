@@ -35,7 +35,7 @@ def _invalid(where: str, rule: str) -> InvalidProgram:
 @dataclass(frozen=True)
 class Cost:
     """Cost of one step: maximum bytes alive at once (with scratch), elementary operations, and maximum bytes
-    of one node's output with its scratch."""
+    of one node's output with its scratch, or of a slot with its file."""
 
     peak_bytes: int
     operations: int
@@ -156,7 +156,9 @@ def measure(program: Program) -> Cost:
     alive = peak = program.state_bytes
     total = widest = 0
     for index, node in enumerate(program.nodes):
-        if node.op is not Op.STATE:
+        if node.op is Op.STATE:
+            widest = max(widest, 2 * node.bytes)
+        else:
             needs = node_bytes(node)
             peak, widest = max(peak, alive + needs), max(widest, needs)
             alive += node.bytes

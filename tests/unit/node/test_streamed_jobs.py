@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 from math import inf
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +21,13 @@ from assay.node.manifests import BadManifest
 from assay.node.orders import PinStarts
 from assay.node.pins import TooSlow
 from assay.node.replay_cache import ReplayCache
+from assay.node.slots import PARALLEL, SlotReader, TensorCache, store_state
 from assay.node.states import StateProvider, open_state_provider
 from assay.numerics import slow_paths
 from assay.program import streamed, validate
 from assay.program.execute import StepContext
 from assay.program.fault import NodeFault
+from assay.program.isa import DType, Node, Op
 from assay.program.streamed import StreamedExecutor
 from assay.program.validate import measure
 from assay.protocol.types import ClaimView, Phase
@@ -57,6 +60,34 @@ def test_a_job_is_refused_only_if_it_fits_neither_way(memory: int) -> None:
     load_programs(blocks, terms, replace(RESOURCE_LIMITS, memory_bytes=memory))
     with pytest.raises(BadManifest, match=f"replayed streamed, and this node has {memory - 1}"):
         load_programs(blocks, terms, replace(RESOURCE_LIMITS, memory_bytes=memory - 1))
+
+
+def test_the_memory_of_a_streamed_step_includes_a_slot_and_its_file(memory: int) -> None:
+    """No kernel has scratch here, and no other node of the outer program is larger than a slot."""
+    program = tiny_files().outer
+    assert measure(program).widest_bytes == 2 * max(node.bytes for node in program.state)
+
+
+def test_slots_that_belong_on_disk_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = FakeBlocks(Network())
+    state = [torch.full((4,), float(i)) for i in range(PARALLEL)]
+    slots, held = store_state(blocks, state).slots, [0, 0]
+    nodes = [Node(Op.STATE, DType.F32, (4,))] * PARALLEL
+
+    def read(cid: str, size: int, before: Any = blocks.read_file) -> Any:
+        held[0] += 1
+        held[1] = max(held)
+        sleep(0.05)
+        return before(cid, size)
+
+    def place(x: torch.Tensor) -> torch.Tensor:
+        held[0] -= 1
+        return x
+
+    monkeypatch.setattr(blocks, "read_file", read)
+    found = SlotReader(blocks, TensorCache(0), place).tensors(slots, nodes)
+    assert held == [0, 1]
+    assert all(x is not None and torch.equal(x, y) for x, y in zip(found, state, strict=True))
 
 
 def test_spilled_tensors_leave_room_for_the_nodes_own_records(
