@@ -23,13 +23,17 @@ STALE_S = 600.0
 """Age in seconds after which a partially written file belongs to a dead process."""
 
 
-class PinSpaceExceeded(Retry):
+class Indefensible(Retry):
+    """This machine could not defend a vote or win a game now, so nothing is staked on it."""
+
+
+class PinSpaceExceeded(Indefensible):
     """There is no room for a state that a vote or a game depends on."""
 
     code = "no-room"
 
 
-class TooSlow(PinSpaceExceeded):
+class TooSlow(Indefensible):
     """Steps are streamed, and too slow to defend a vote or to win a game in time."""
 
     code = "too-slow"
