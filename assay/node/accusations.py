@@ -18,6 +18,7 @@ from assay.node.actions import Awaited
 from assay.node.challenger import Challenger, Pursuit
 from assay.node.findings import Finding, WrongSegment, WrongVote, slots_shown
 from assay.node.intents import subject
+from assay.node.obligations import open_games
 from assay.node.orders import FindWrongSlot, JobSpec, JudgeSegment, PinStarts, ReplayCacheSpec
 from assay.node.pins import Pins
 from assay.node.rewards import Share, have_paid
@@ -62,7 +63,8 @@ class Accuser:
 
         It runs as many at a time as there are workers.
         """
-        pool, orders = self._node.pool, (JudgeSegment(spec, what, view, i, key) for i in segments)
+        pool, games = self._node.pool, open_games(self._node.market, self._node.market.me)
+        orders = (JudgeSegment(spec, what, view, i, key, games) for i in segments)
         tasks = deque(pool.submit(order, Priority.VOTE) for order in islice(orders, pool.width))
         found: list[Finding | bytes] = []
         try:
@@ -82,7 +84,8 @@ class Accuser:
         pursuit = self._challenger.blocked(finding)
         if pursuit is None and isinstance(finding, WrongSegment | WrongVote):
             view, spec = node.market.claim(finding.claim_id), node.spec(action.job_id)
-            start = PinStarts(spec, subject(action), view, (finding.segment,), opens=True)
+            games = open_games(node.market, node.market.me)
+            start = PinStarts(spec, subject(action), view, (finding.segment,), games)
             await node.order(start, Priority.GAME)
         await self._pursue(action.job_id, action.claim_id, finding, pursuit)
 

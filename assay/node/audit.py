@@ -131,35 +131,42 @@ def keyed_trace(
     return replay.trace(work.segment_steps(claim.kind, segment, claim.shard) - 1, key)
 
 
-def require_speed(state_provider: StateProvider, view: ClaimView, segment: int) -> None:
+def require_speed(state_provider: StateProvider, view: ClaimView, segment: int, beside: int) -> None:
     """Raises TooSlow if moves of a game about this segment may take more than half of their time.
 
-    It first runs a step if none was measured, or if those measured are too slow: they may have shared the
-    disk. Raises SourceMissing if the start of the segment is unavailable.
+    Moves of the node's `beside` other games are assumed to take turns with them on one worker, and to take as
+    long: each move replays its segment. It first runs a step if none was measured, or if those measured are
+    too slow: they may have shared the disk. Raises SourceMissing if the start of the segment is unavailable.
     """
     claim, work = view.claim, state_provider.work
 
-    def late_by() -> float:
-        return 2 * work.move_s(claim.kind, segment, claim.shard) - work.terms.move_time
+    def needs_s() -> float:
+        return (1 + beside) * work.move_s(claim.kind, segment, claim.shard)
 
-    if late_by() > 0:
+    if 2 * needs_s() > work.terms.move_time:
         start = state_provider.known_leaf(view, segment)
         work.replay(claim.kind, claim.round, claim.shard, segment, start).state(1)
-    if late_by() > 0:
-        needs = work.move_s(claim.kind, segment, claim.shard)
+    if 2 * (needs := needs_s()) > work.terms.move_time:
         raise TooSlow(
             f"steps are streamed from disk, so a move of a game about segment {segment} may take"
-            f" {needs:.0f} s of the {work.terms.move_time} s that it has: nothing is staked on it",
-            hint="allow more with --memory, if the machine has it",
+            f" {needs:.0f} s of the {work.terms.move_time} s that it has, beside {beside} open games: nothing"
+            " is staked on it",
+            hint="it is tried again; allow more with --memory, if the machine has it",
         )
 
 
 def replayed(
-    state_provider: StateProvider, view: ClaimView, segment: int, key: bytes, told: Told = quiet
+    state_provider: StateProvider,
+    view: ClaimView,
+    segment: int,
+    key: bytes,
+    games: int = 0,
+    told: Told = quiet,
 ) -> Finding | bytes:
     """Replays a segment once from a pinned start; the finding, or the keyed trace root of its last step.
 
-    The states that defend a vote stay on disk. Raises SourceMissing, PinSpaceExceeded and TooSlow.
+    `games`: number of the node's open games. The states that defend a vote stay on disk. Raises
+    SourceMissing, PinSpaceExceeded and TooSlow.
     """
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
@@ -171,8 +178,10 @@ def replayed(
     for done in range(steps):
         told(done, steps)
         replay.state(done)
+        if done == 1:
+            require_speed(state_provider, view, segment, games)
     trace = replay.trace(steps - 1, key).root
-    require_speed(state_provider, view, segment)
+    require_speed(state_provider, view, segment, games)
     end = replay.state(steps)
     if not state_provider.learn(view, segment + 1, end):
         return WrongSegment(view.claim_id, segment, view.roots, state_root(end))

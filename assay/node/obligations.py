@@ -104,6 +104,11 @@ def obligations_of(market: MarketView, me: Address, role: Role | None) -> Obliga
     return owed(me, parts, locked)
 
 
+def open_games(market: MarketView, me: Address) -> int:
+    """Number of games of all jobs that the account plays."""
+    return sum(_plays(view, me) for view in market.games())
+
+
 def at_risk(market: MarketView, me: Address) -> Wei:
     """Locked stake plus the bonds of the account's open games: the most it can lose now."""
     games = [view.game for view in market.games() if not view.decided and view.game.challenger == me]

@@ -156,6 +156,8 @@ class JudgeSegment(JobOrder[Finding | bytes]):
     view: ClaimView
     segment: int
     key: bytes | None = None
+    games: int = 0
+    """Number of the node's open games."""
     part = True
 
     @property
@@ -167,7 +169,7 @@ class JudgeSegment(JobOrder[Finding | bytes]):
 
         provider = job.state_provider
         if self.key is not None:
-            return replayed(provider, self.view, self.segment, self.key, context.progress)
+            return replayed(provider, self.view, self.segment, self.key, self.games, context.progress)
         if provider.is_known_right(self.view, self.segment):
             return b""
         return audit_segment(provider, self.view, self.segment, context.progress) or b""
@@ -260,17 +262,18 @@ class FindWrongSlot(JobOrder[WrongInput | None]):
 class PinStarts(JobOrder[None]):
     """Pins the start states of these segments, from which games are played. Raises PinSpaceExceeded.
 
-    `opens`: a game is to be opened about them. Raises TooSlow if it may be lost by the clock.
+    `beside`: number of the node's open games, if another is to be opened about these segments. Raises TooSlow
+    if it may be lost by the clock.
     """
 
     view: ClaimView
     segments: tuple[int, ...]
-    opens: bool = False
+    beside: int | None = None
 
     def do(self, job: OpenJob, context: WorkerContext) -> None:
         from assay.node.audit import require_speed
 
         for segment in self.segments:
-            if self.opens:
-                require_speed(job.state_provider, self.view, segment)
+            if self.beside is not None:
+                require_speed(job.state_provider, self.view, segment, self.beside)
             job.state_provider.pin_start(self.view, segment)

@@ -16,13 +16,16 @@ import torch
 from assay.compute.orders import WorkerConfig, WorkerContext
 from assay.disk import record
 from assay.node.artifacts import load_programs, publish_job
+from assay.node.audit import replayed
 from assay.node.engine import Engine
 from assay.node.manifests import BadManifest
+from assay.node.obligations import open_games
 from assay.node.orders import PinStarts
 from assay.node.pins import TooSlow
 from assay.node.replay_cache import ReplayCache
 from assay.node.slots import PARALLEL, SlotReader, TensorCache, store_state
 from assay.node.states import StateProvider, open_state_provider
+from assay.node.work import OPENED
 from assay.numerics import slow_paths
 from assay.program import streamed, validate
 from assay.program.execute import StepContext
@@ -30,7 +33,7 @@ from assay.program.fault import NodeFault
 from assay.program.isa import DType, Node, Op
 from assay.program.streamed import StreamedExecutor
 from assay.program.validate import measure
-from assay.protocol.types import ClaimView, Phase
+from assay.protocol.types import Address, ClaimView, Kind, Phase
 from assay.solver.crew_node import of_whole
 from drills.orders import Plan
 from tests.fakes.blocks import FakeBlocks, Network
@@ -131,11 +134,12 @@ def test_attack_05_a_whistleblower_without_the_memory_of_a_step_convicts(
     assert any("replayed streamed" in why for why in status.slower) and ran
 
 
-@pytest.mark.parametrize("step_s", [0.1, 1e6])
+@pytest.mark.parametrize(("step_s", "games"), [(0.1, 0), (1e6, 0), (0.1, 10**9)])
 def test_nothing_is_staked_on_a_segment_whose_moves_would_come_late(
-    day: MarketDay, memory: int, monkeypatch: pytest.MonkeyPatch, step_s: float
+    day: MarketDay, memory: int, monkeypatch: pytest.MonkeyPatch, step_s: float, games: int
 ) -> None:
-    """A whistleblower keeps its bond, and a verifier its vote."""
+    """A whistleblower keeps its bond, and a verifier its vote. Moves of open games take turns."""
+    monkeypatch.setattr("assay.node.accusations.open_games", lambda market, me: games)
     monkeypatch.setattr(StreamedExecutor, "streamed_s", property(lambda _: step_s, lambda *_: None))
     job_id = day.post(rounds=1)
     conspiracy(day, Plan(0, 1, NodeFault(step=3, node=NODES - 1, element=0)))
@@ -146,8 +150,9 @@ def test_nothing_is_staked_on_a_segment_whose_moves_would_come_late(
     opened = any(
         play.view.game.challenger == day.address("wendy") for play in day.market_state.games.values()
     )
-    assert convicted == opened == (step_s < 1)
-    assert bool(day.named("abstained")) == (step_s > 1)
+    slow = step_s > 1 or games > 1
+    assert convicted == opened == (not slow)
+    assert bool(day.named("abstained")) == slow
 
 
 def steps_take(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
@@ -156,9 +161,9 @@ def steps_take(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     monkeypatch.setattr(streamed, "time", SimpleNamespace(monotonic=lambda: next(times)))
 
 
-def started(day: MarketDay, memory: int, folder: Path) -> tuple[StateProvider, ClaimView]:
+def started(day: MarketDay, memory: int, folder: Path, **terms: Any) -> tuple[StateProvider, ClaimView]:
     """A task, and the states of it in a process that has just been started and streams."""
-    job_id = day.post(rounds=1, shards=1)
+    job_id = day.post(rounds=1, shards=1, **terms)
     day.solver("ann")
     assert day.run(lambda: bool(day.phases(job_id)))
     market = day.markets["client"]
@@ -169,10 +174,10 @@ def started(day: MarketDay, memory: int, folder: Path) -> tuple[StateProvider, C
     )[0]
 
 
-def pin_starts(provider: StateProvider, view: ClaimView, opens: bool) -> None:
+def pin_starts(provider: StateProvider, view: ClaimView, beside: int | None) -> None:
     job: Any = SimpleNamespace(state_provider=provider)
     spec: Any = None
-    PinStarts(spec, "", view, (1, 2), opens).do(job, WorkerContext(WorkerConfig()))
+    PinStarts(spec, "", view, (1, 2), beside).do(job, WorkerContext(WorkerConfig()))
 
 
 def test_what_a_vote_is_defended_from_is_pinned_however_slow_steps_are(
@@ -180,7 +185,7 @@ def test_what_a_vote_is_defended_from_is_pinned_however_slow_steps_are(
 ) -> None:
     steps_take(monkeypatch, 1e6)
     provider, view = started(day, memory, tmp_path)
-    pin_starts(provider, view, opens=False)
+    pin_starts(provider, view, None)
     assert {path.name for path in (tmp_path / "kept" / "states").iterdir()} == {
         view.roots[i].hex() for i in (1, 2)
     }
@@ -194,8 +199,48 @@ def test_a_step_is_measured_before_a_game_is_opened_and_again_if_it_was_slow(
     provider, view = started(day, memory, tmp_path)
     for _ in range(2):
         with pytest.raises(TooSlow, match="nothing is staked"):
-            pin_starts(provider, view, opens=True)
-    pin_starts(provider, view, opens=True)
+            pin_starts(provider, view, 0)
+    pin_starts(provider, view, 0)
+
+
+def test_a_node_with_open_games_needs_the_time_for_their_moves_too(
+    day: MarketDay, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, view = started(day, memory, tmp_path)
+    work = provider.work
+    steps = work.segment_steps(Kind.TASK, 1, 0) + OPENED
+    steps_take(monkeypatch, work.terms.move_time / 2 / steps / 3)
+    pin_starts(provider, view, 2)
+    with pytest.raises(TooSlow, match="beside 3 open games"):
+        pin_starts(provider, view, 3)
+    key = bytes(32)
+    assert isinstance(replayed(provider, view, 1, key, 2), bytes)
+    with pytest.raises(TooSlow, match="beside 3 open games"):
+        replayed(provider, view, 1, key, 3)
+
+
+def test_a_segment_that_is_too_slow_is_given_up_after_its_first_step(
+    day: MarketDay, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, view = started(day, memory, tmp_path, segment_steps=4)
+    steps_take(monkeypatch, 1e6)
+    told: list[int] = []
+    with pytest.raises(TooSlow, match="nothing is staked"):
+        replayed(provider, view, 1, bytes(32), told=lambda done, steps: told.append(done))
+    assert told == [0, 1]
+
+
+def test_open_games_are_those_that_the_account_plays() -> None:
+    me, other = account("me"), account("other")
+
+    def game(challenger: Address, defender: Address, decided: bool) -> Any:
+        return SimpleNamespace(
+            decided=decided, game=SimpleNamespace(challenger=challenger, defender=defender)
+        )
+
+    games = [game(me, other, False), game(other, me, False), game(me, other, True), game(other, other, False)]
+    market: Any = SimpleNamespace(games=lambda: games)
+    assert open_games(market, me) == 2
 
 
 def test_a_slow_step_among_fast_ones_is_not_what_a_step_takes(
