@@ -17,7 +17,7 @@ from assay.app.invocation import App
 from assay.app.resource_limits import limits_of
 from assay.app.units import show_amount
 from assay.app.wiring import CLOCK_AGE_S, Connection, NodeStorage
-from assay.app.workers import workers_of
+from assay.app.workers import sharing, workers_of
 from assay.chain.eth.clock import ChainClock
 from assay.disk import record
 from assay.node.retention import Retention
@@ -135,7 +135,7 @@ class Auditing:
             home,
             secret,
             limits,
-            limits_of(None, disk=storage.store.root),
+            limits_of(None, sharing(self._app.settings), self._app.settings.home),
             emit=Told(connection.market, self._app.output.say),
             pool=workers_of(self._app.settings, storage.store.root),
             poll_s=POLL_S,

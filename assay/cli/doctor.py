@@ -307,8 +307,9 @@ def _forms(app: App) -> Iterator[Line]:
 
 def _jobs(app: App, connection: Connection, role: str, devices: list[str]) -> Iterator[Line]:
     """For each device, the jobs whose steps fit its memory; workers of one device share it. Verifiers
-    and whistleblowers replay larger ones streamed."""
+    and whistleblowers replay those streamed that do not fit the machine's memory."""
     from assay.app.computing import room_of
+    from assay.app.workers import sharing
 
     def named(jobs: list[JobView]) -> str:
         names = [
@@ -319,11 +320,12 @@ def _jobs(app: App, connection: Connection, role: str, devices: list[str]) -> It
 
     opened = [job for job in connection.market.jobs() if not (job.progress.closed or job.progress.halted)]
     for device in dict.fromkeys(devices):
-        room = room_of(device) // devices.count(device)
+        room, streamed = room_of(device) // devices.count(device), []
+        if role != "solver":
+            limits = limits_of(None, sharing(app.settings), app.settings.home)
+            room, most = min(room, limits.memory_bytes), limits.step_bytes
+            streamed = [job for job in opened if limits.memory_bytes < job.terms.step_bytes <= most]
         large = [job for job in opened if job.terms.step_bytes > room]
-        streams = large and role != "solver"
-        disk = limits_of(None, len(devices), app.settings.home).step_bytes if streams else 0
-        streamed = [job for job in large if job.terms.step_bytes <= disk]
         none = [job for job in large if job not in streamed]
         fits = f"{len(opened) - len(large)} of {len(opened)} open jobs fit {device}: a worker there has"
         said = f"{fits} {show_bytes(room)} for a step"

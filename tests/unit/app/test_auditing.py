@@ -148,6 +148,21 @@ def test_own_jobs_alone_are_audited_by_one_thread_that_ends_with_the_block(
         assert begun[1].limits.shares.secret == secret, "a restart draws the same"
 
 
+def test_the_workers_of_an_audit_share_the_memory_and_the_disk_of_the_home(
+    tmp_path: Path, jobs: list[JobView], begun: list[Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streamed steps spill there, wherever the block store is."""
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(
+        auditing, "limits_of", lambda *given, **named: asked.append((*given, *named.values()))
+    )
+    monkeypatch.setenv("ASSAY_DEVICE", "cpu,cpu")
+    app = the_app(tmp_path)
+    with Auditing(app, connected(jobs[:1]), NO_BLOCKS, "client") as audit:
+        said(app, audit.look)
+    assert len(begun) == 1 and asked == [(None, 2, app.settings.home)]
+
+
 def test_a_job_that_is_not_to_be_audited_starts_nothing(
     tmp_path: Path, jobs: list[JobView], begun: list[Service]
 ) -> None:

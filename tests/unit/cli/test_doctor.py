@@ -182,11 +182,15 @@ def test_jobs_that_fit_a_card_of_8_gb_are_counted_and_the_others_named(
         assert f"solver run --memory {int(room * 1000)}MB" in line.fix
 
 
+@pytest.mark.parametrize(("gpu", "host"), [(7, 5), (80, 5), (7, 20)])
 def test_jobs_that_a_whistleblower_replays_from_disk_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpu: int, host: int
 ) -> None:
-    """A quarter of the disk may be taken; what is larger is too large for it, too."""
-    monkeypatch.setattr(computing, "memory_of", lambda device: computing.GPU_RESERVE_BYTES + 7 * 10**9)
+    """The machine's memory decides, as in the engine, whatever a GPU has. A quarter of the disk may be taken;
+    what is larger is too large for it, too."""
+    monkeypatch.setattr(computing, "memory_of", lambda device: computing.GPU_RESERVE_BYTES + gpu * 10**9)
+    reserved = resource_limits.CONTROL_BYTES + resource_limits.WORKER_BYTES
+    monkeypatch.setattr(resource_limits, "memory_bytes", lambda: reserved + 3 * host * 10**9 // 2)
     monkeypatch.setattr(
         resource_limits.shutil, "disk_usage", lambda folder: SimpleNamespace(total=4 * 10**11)
     )
@@ -198,18 +202,19 @@ def test_jobs_that_a_whistleblower_replays_from_disk_are_named(
     jobs = [job(1, 3), job(2, 12), job(3, 101)]
     connection: Any = SimpleNamespace(market=SimpleNamespace(jobs=lambda: jobs))
     app: Any = SimpleNamespace(
-        command=lambda words: f"assay {words}", settings=SimpleNamespace(home=tmp_path)
+        command=lambda words: f"assay {words}", settings=SimpleNamespace(home=tmp_path, device="cuda:0")
     )
     (line,) = doctor._jobs(app, connection, "whistleblower", ["cuda:0"])
     streamed, _, large = line.found.partition("too large")
     assert line.state == "note" and "1 of 3 open jobs fit" in line.found
-    assert "replayed streamed from disk" in streamed and "0202020202020202 (12.0 GB)" in streamed
+    assert ("0202020202020202 (12.0 GB)" in (streamed if host < 12 else large)) and "0303" in large
+    assert ("replayed streamed from disk" in streamed) == (host < 12)
     assert "0303030303030303 (101.0 GB)" in large and "0303" not in streamed
     (line,) = doctor._jobs(app, connection, "solver", ["cuda:0"])
-    assert "streamed" not in line.found and "0202" in line.found, "a solver trains in memory"
+    assert "streamed" not in line.found and ("0202" in line.found) == (gpu < 12), "a solver trains in memory"
 
 
 def test_a_market_whose_jobs_all_fit_is_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
     connection: Any = SimpleNamespace(market=SimpleNamespace(jobs=list))
-    (line,) = doctor._jobs(SimpleNamespace(), connection, "verifier", ["cpu"])  # type: ignore[arg-type]
+    (line,) = doctor._jobs(SimpleNamespace(), connection, "solver", ["cpu"])  # type: ignore[arg-type]
     assert line.state == "ok" and line.found.startswith("0 of 0 open jobs fit cpu") and not line.fix
