@@ -216,9 +216,11 @@ class CrewService(SolverService):
             stages,
         )
         try:
-            self._ask_speed(await self.order(order, Priority.AHEAD))
+            step_s = await self.order(order, Priority.AHEAD)
         except AssayError as error:
             log.warning("how long a replay of a stage takes is not known: %s; %s", error.message, error.hint)
+        else:
+            self._ask_speed(step_s)
 
     def _ask_speed(self, step_s: Sequence[float]) -> None:
         """Says if this machine may be too slow to answer an accusation, or to find who lied."""

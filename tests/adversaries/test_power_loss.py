@@ -102,19 +102,19 @@ def calls_of(who: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     return power.calls
 
 
-@pytest.mark.parametrize(("who", "writes", "empty", "locks"), [("ann", 5, 0, 0), ("v0", 4, 1, 3)])
+@pytest.mark.parametrize(("who", "files", "writes", "locks"), [("ann", 5, 5, 0), ("v0", 4, 7, 3)])
 def test_as_many_calls_are_cut_as_there_are(
-    who: str, writes: int, empty: int, locks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    who: str, files: int, writes: int, locks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each write: open, write unless it is empty, sync, rename, open folder, sync. A verifier writes the
-    state that its vote is defended from, its mark, where its replay ended, and the ballot. It opens the
-    folder of marks to lock it."""
-    assert calls_of(who, tmp_path, monkeypatch) == 6 * writes - empty + locks
+    """Each file: open, its writes, sync, rename, open folder, sync. A verifier writes the state that its vote
+    is defended from, its mark, which is empty, where its replay ended, and the ballot: a state has three
+    slots, a write each. It opens the folder of marks to lock it."""
+    assert calls_of(who, tmp_path, monkeypatch) == 5 * files + writes + locks
 
 
 CUT = [
     *(("ann", n) if n % 4 == 0 else long(("ann", n)) for n in range(0, 30, 2)),
-    *(("v0", n) if n % 4 == 0 else long(("v0", n)) for n in range(26)),
+    *(("v0", n) if n % 4 == 0 else long(("v0", n)) for n in range(30)),
 ]
 
 
