@@ -25,7 +25,7 @@ from assay.node.intents import intent, subject
 from assay.node.limits import ResourceLimits
 from assay.node.orders import JobSpec, JudgeInput, JudgeVote, PinStarts, ReplayCacheSpec
 from assay.node.pausing import Drained, Rest
-from assay.node.pins import PinSpaceExceeded
+from assay.node.pins import Indefensible
 from assay.node.rewards import Share
 from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims
@@ -253,7 +253,7 @@ class VerifierService(Node):
         view = self.market.claim(action.claim_id)
         try:
             found = await self.judge(view, subject(action))
-        except PinSpaceExceeded as error:
+        except Indefensible as error:
             self._no_room[view.claim_id, view.status.seed] = error.message
             self.accusing.pins.release(lambda _, claim_id: claim_id == view.claim_id)
             return
