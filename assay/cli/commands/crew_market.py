@@ -133,7 +133,7 @@ def status(context: typer.Context, invitation: InvitationArgument) -> None:
             }
         )
     accounts = [member.account for member in asked.members]
-    node = first_node(app, connection.market, accounts) if found and found.holds else None
+    node = first_node(app, connection.market, accounts) if found and not found.ended else None
     rows.caption = "\n".join([state, *(node.lines if node else ()), f"next: {following}"])
     rows.caption_justify = "left"
     body = {

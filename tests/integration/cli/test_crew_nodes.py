@@ -55,6 +55,7 @@ class Crew:
 
     def __init__(self, assay: Assay, home: Path, folder: Path) -> None:
         self.assay, self.home, self.folder = assay, home, folder
+        self.began_s = time.time()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.job_file, self.invitation = folder / "job.toml", folder / "invitation.json"
         self.crew_file = folder / "crew.toml"
@@ -132,7 +133,8 @@ class Crew:
     def events(self, name: str, kind: str) -> list[dict[str, Any]]:
         path = self.home / "nodes" / name / "events.jsonl"
         found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [event for event in found if event["event"] == kind]
+        # tests share a devnet, and its nodes their names
+        return [event for event in found if event["event"] == kind and event["time"] >= self.began_s]
 
     def paid_back(self, invitation: Path) -> list[int]:
         """What its members get when a crew that holds nothing ends."""
