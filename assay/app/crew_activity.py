@@ -13,7 +13,7 @@ from typing import Any
 
 from assay.app.times import show_span
 from assay.app.units import show_bytes
-from assay.app.worker_status import listed
+from assay.app.worker_status import listed, number
 from assay.compute.meter import StepTimes, utilisation
 from assay.protocol.crew import MAX_MEMBERS
 
@@ -106,7 +106,7 @@ def activity_of(worker: Mapping[str, Any]) -> Activity | None:
         Stage(f"member {i}" + f" ({name})" * bool(name), i == own, *_spent(times, count))
         for i, (name, times) in enumerate(zip(names, members, strict=True))
     ]
-    wait, patience_s = _wait(crew.get("wait"), count), _number(crew.get("patience_s"))
+    wait, patience_s = _wait(crew.get("wait"), count), number(crew.get("patience_s"))
     at = _whole(crew.get("step")), _whole(crew.get("segment"))
     return Activity(own, *at, tuple(found), wait, patience_s)
 
@@ -173,7 +173,7 @@ def _spent(times: Any, count: int) -> tuple[float | None, float, tuple[Share, ..
 
 
 def _times(times: Any, count: int) -> StepTimes | None:
-    if not isinstance(times, Mapping) or not (seconds := _number(times.get("seconds"))):
+    if not isinstance(times, Mapping) or not (seconds := number(times.get("seconds"))):
         return None
     waited, blocked, sent = (_numbers(times.get(name), count) for name in ("waited", "blocked", "sent"))
     return StepTimes(seconds, waited, blocked, tuple(map(int, sent)))
@@ -183,21 +183,14 @@ def _wait(wait: Any, count: int) -> Mapping[str, Any]:
     if not isinstance(wait, Mapping) or not wait or not (other := _whole(wait.get("member"))) < count:
         return {}
     numbers = {name: _whole(wait.get(name)) for name in ("step", "node")}
-    seconds = _number(wait.get("seconds"))
+    seconds = number(wait.get("seconds"))
     return {"what": str(wait.get("what")), "member": other, "seconds": seconds, **numbers}
 
 
 def _numbers(values: Any, count: int) -> tuple[float, ...]:
     found = values if isinstance(values, list | tuple) and len(values) == count else [0.0] * count
-    return tuple(map(_number, found))
+    return tuple(map(number, found))
 
 
 def _whole(value: Any) -> int:
-    return int(_number(value))
-
-
-def _number(value: Any) -> float:
-    """A non-negative number; 0 for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 << 63:
-        return 0.0
-    return float(value)
+    return int(number(value))

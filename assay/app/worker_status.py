@@ -49,21 +49,21 @@ def listed(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def in_short(worker: Mapping[str, Any]) -> str:
     """``cuda:0: Train 3/16``."""
-    order, total = worker.get("order"), _number(worker, "total")
-    steps = f" {_number(worker, 'done'):.0f}/{total:.0f}" if total else ""
+    order, total = worker.get("order"), number(worker.get("total"))
+    steps = f" {number(worker.get('done')):.0f}/{total:.0f}" if total else ""
     return f"{worker.get('device', '?')}: {f'{order}{steps}' if order else 'idle'}"
 
 
 def in_words(worker: Mapping[str, Any]) -> str:
     """``Train 3/16, 0.21 s a step, 812.3 MB, 3.1 GB of the device, 1 lost: its process ended by SIGKILL``."""
     parts = [in_short(worker).partition(": ")[2]]
-    if step_s := _number(worker, "seconds_a_step"):
+    if step_s := number(worker.get("seconds_a_step")):
         parts.append(f"{step_s:.3g} s a step")
-    if resident := _number(worker, "resident_bytes"):
+    if resident := number(worker.get("resident_bytes")):
         parts.append(show_bytes(int(resident)))
-    if taken := _number(worker, "device_bytes"):
+    if taken := number(worker.get("device_bytes")):
         parts.append(f"{show_bytes(int(taken))} of the device")
-    if losses := _number(worker, "losses"):
+    if losses := number(worker.get("losses")):
         why = worker.get("trouble")
         parts.append(f"{losses:.0f} lost{f': {why}' if why else ''}")
     slower = worker.get("slower")
@@ -71,9 +71,8 @@ def in_words(worker: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _number(worker: Mapping[str, Any], name: str) -> float:
+def number(value: Any) -> float:
     """A non-negative number; 0 for anything else."""
-    value = worker.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1 << 63:
         return 0.0
     return float(value)

@@ -72,12 +72,11 @@ class Engine:
     def eager(self, program: Program) -> Executor:
         """Creates an executor that never compiles."""
         kernels = REFERENCE if self.way is ExecutorKind.REFERENCE else FAST
-        if self.room is not None and self.streams(program):
-            needs, has = measure(program).peak_bytes >> 20, self.room >> 20
+        if self.room is not None and (needs := measure(program).peak_bytes) > self.room:
             slow_paths.note(
                 log,
                 f"steps of program {program.root.hex()[:16]} are replayed streamed, from disk: they take"
-                f" {needs:,} MiB and this worker has {has:,}",
+                f" {needs >> 20:,} MiB and this worker has {self.room >> 20:,}",
             )
             return StreamedExecutor(program, self.room, self._spilling(), kernels)
         return Executor(program, device=self.device, kernels=kernels)

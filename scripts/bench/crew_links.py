@@ -25,9 +25,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -95,16 +97,17 @@ class Paced(StageExecutor):
 def run(order: TrainStage, rate: float | None) -> dict[str, Any]:
     """One member: what it measured, and all time since it was connected. `rate`: of paced operations."""
     torch.set_num_threads(1)
+    paced: AbstractContextManager[object] = nullcontext()
     if rate is not None:
-        Paced.rate = rate
-        members.StageExecutor = Paced  # type: ignore[misc] # in this process alone
+        Paced.rate, paced = rate, patch.object(members, "StageExecutor", Paced)
     pool, began_s = InlinePool(config=WorkerConfig(executor="eager")), list[float]()
 
     def connected(done: int, total: int) -> None:
         if not began_s and not pool.context.crew["wait"]:
             began_s.extend((time.monotonic(), time.process_time()))
 
-    segment = pool.submit(order, progress=connected).result()
+    with paced:
+        segment = pool.submit(order, progress=connected).result()
     whole_s, processor_s = time.monotonic() - began_s[0], time.process_time() - began_s[1]
     times = StepTimes(**pool.context.crew["members"][order.crew.member])
     told = {"roots": segment.roots, "sent": segment.sent, "times": times}

@@ -155,6 +155,15 @@ def test_w16_other_nodes_are_asked_whether_they_can_fetch(
     assert line.state == state and (state == "ok") == (not line.fix)
 
 
+def job_of(number: int, gigabytes: int, closed: bool = False) -> Any:
+    """A job whose step takes so many gigabytes."""
+    progress, terms = (
+        SimpleNamespace(closed=closed, halted=False),
+        SimpleNamespace(step_bytes=gigabytes * 10**9),
+    )
+    return SimpleNamespace(job_id=bytes([number] * 32), terms=terms, progress=progress)
+
+
 @pytest.mark.parametrize(
     ("devices", "fits", "room"),
     [(["cuda:0"], 2, 7.0), (["cuda:0", "cuda:1"], 2, 7.0), (["cuda:0", "cuda:0"], 1, 3.5)],
@@ -165,12 +174,7 @@ def test_jobs_that_fit_a_card_of_8_gb_are_counted_and_the_others_named(
     """Workers of one device share its memory; one GPU each is one worker each."""
     monkeypatch.setattr(computing, "memory_of", lambda device: computing.GPU_RESERVE_BYTES + 7 * 10**9)
 
-    def job(number: int, gigabytes: int, closed: bool = False) -> Any:
-        progress = SimpleNamespace(closed=closed, halted=False)
-        terms = SimpleNamespace(step_bytes=gigabytes * 10**9)
-        return SimpleNamespace(job_id=bytes([number] * 32), terms=terms, progress=progress)
-
-    jobs = [job(1, 3), job(2, 7), job(3, 12), job(4, 99, closed=True)]
+    jobs = [job_of(1, 3), job_of(2, 7), job_of(3, 12), job_of(4, 99, closed=True)]
     connection: Any = SimpleNamespace(market=SimpleNamespace(jobs=lambda: jobs))
     app: Any = SimpleNamespace(command=lambda words: f"assay {words}")
     lines = list(doctor._jobs(app, connection, "solver", devices))
@@ -195,11 +199,7 @@ def test_jobs_that_a_whistleblower_replays_from_disk_are_named(
         resource_limits.shutil, "disk_usage", lambda folder: SimpleNamespace(total=4 * 10**11)
     )
 
-    def job(number: int, gigabytes: int) -> Any:
-        terms, progress = SimpleNamespace(step_bytes=gigabytes * 10**9), SimpleNamespace(closed=0, halted=0)
-        return SimpleNamespace(job_id=bytes([number] * 32), terms=terms, progress=progress)
-
-    jobs = [job(1, 3), job(2, 12), job(3, 101)]
+    jobs = [job_of(1, 3), job_of(2, 12), job_of(3, 101)]
     connection: Any = SimpleNamespace(market=SimpleNamespace(jobs=lambda: jobs))
     app: Any = SimpleNamespace(
         command=lambda words: f"assay {words}", settings=SimpleNamespace(home=tmp_path, device="cuda:0")
@@ -216,5 +216,6 @@ def test_jobs_that_a_whistleblower_replays_from_disk_are_named(
 
 def test_a_market_whose_jobs_all_fit_is_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
     connection: Any = SimpleNamespace(market=SimpleNamespace(jobs=list))
-    (line,) = doctor._jobs(SimpleNamespace(), connection, "solver", ["cpu"])  # type: ignore[arg-type]
+    app: Any = SimpleNamespace()
+    (line,) = doctor._jobs(app, connection, "solver", ["cpu"])
     assert line.state == "ok" and line.found.startswith("0 of 0 open jobs fit cpu") and not line.fix
