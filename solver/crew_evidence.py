@@ -20,7 +20,7 @@ from assay.solver.crew_orders import Trained
 from assay.solver.sources import Sources
 from assay.solver.worker_reports import Place
 
-_KIND = "assay/crew-task/2"
+_KIND = "assay/crew-task/1"
 _FILE = "evidence.json"
 _HINT = "bring it back from a copy: no member can be accused without it"
 
